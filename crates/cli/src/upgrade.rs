@@ -53,7 +53,8 @@ pub fn run(options: &UpgradeOptions) -> Result<(), Failure> {
         let fact = format!("another daemon serves now, process {}, which has not taken over", after.pid);
         return Err(Failure::failed(fact).hint("`vfield events` shows what happened"));
     };
-    output::put(text(&before, &after, done).as_bytes())
+    let stays = events.iter().filter(|event| event.event == "stays").map(|event| format!("{}\n", event.text));
+    output::put((text(&before, &after, done) + &stays.collect::<String>()).as_bytes())
 }
 
 fn text(before: &DaemonStatus, after: &DaemonStatus, done: &EventStatus) -> String {

@@ -112,14 +112,15 @@ impl Place {
         Ok((Self { path, file }, listener))
     }
 
-    /// Goes on at the place of an earlier daemon, which listened at `socket`; takes the place anew
-    /// if its file is not there any more.
+    /// Goes on at the place of an earlier daemon, which listened at `socket`, wherever that is; takes
+    /// `wished` if its file is not there any more.
     pub fn adopt(wished: Option<&Path>, socket: OwnedFd) -> Result<(Self, UnixListener), Failure> {
-        let path = choose(wished);
-        match SocketFile::at(&path) {
-            Ok(file) => Ok((Self { path, file }, UnixListener::from(socket))),
-            Err(_) => {
-                drop(socket);
+        let listener = UnixListener::from(socket);
+        let path = listener.local_addr().ok().and_then(|addr| Some(addr.as_pathname()?.to_owned()));
+        match path.and_then(|path| Some((SocketFile::at(&path).ok()?, path))) {
+            Some((file, path)) => Ok((Self { path, file }, listener)),
+            None => {
+                drop(listener);
                 Self::take(wished)
             }
         }

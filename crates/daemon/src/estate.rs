@@ -3,6 +3,7 @@
 //! To the node it is a keeper of stores. The daemon takes out all else: events, mount, sockets. A
 //! file that nobody has taken when everything is set up is of no use, and is forgotten.
 
+use std::fmt::Display;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfield_node::keeper::Keeper;
@@ -28,13 +29,15 @@ pub fn outlives_guard(name: &str) -> bool {
 pub struct Estate {
     keeper: Option<Arc<dyn Keeper>>,
     left: Mutex<Vec<(String, OwnedFd)>>,
+    /// What stays where it was, though the settings say another place: a line each.
+    stays: Mutex<Vec<String>>,
 }
 
 impl Estate {
     /// Takes all that a keeper has, if there is one. Blocks until it has said what that is.
     pub fn take(keeper: Option<Arc<dyn Keeper>>) -> Arc<Self> {
         let left = keeper.as_ref().map_or_else(Vec::new, |keeper| keeper.take());
-        Arc::new(Self { keeper, left: Mutex::new(left) })
+        Arc::new(Self { keeper, left: Mutex::new(left), stays: Mutex::default() })
     }
 
     /// The keeper of the node, if there is one.
@@ -65,6 +68,20 @@ impl Estate {
         if self.keeps_sockets() {
             self.keep(name, socket);
         }
+    }
+
+    /// Remembers that something listens at `place`, as the daemon before it did, though it is
+    /// `wanted` elsewhere. Whoever is connected, or knows that place, goes on.
+    pub fn stays(&self, what: &str, place: impl Display, wanted: impl Display, is_there: bool) {
+        if !is_there {
+            let line = format!("{what} stays at {place}, and moves to {wanted} at a restart");
+            self.stays.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        }
+    }
+
+    /// Takes the lines about what stays where it was.
+    pub fn take_stays(&self) -> Vec<String> {
+        std::mem::take(&mut *self.stays.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Forgets what nobody has taken.

@@ -45,9 +45,18 @@ impl Ground {
             Some(socket) => Place::adopt(plan.control.as_deref(), socket)?,
             None => Place::take(plan.control.as_deref())?,
         };
+        if let Some(wanted) = &plan.control {
+            estate.stays("the control socket", place.path().display(), wanted.display(), place.path() == wanted);
+        }
         estate.keep_socket(CONTROL, listener.as_fd());
         plan.node.keeper = estate.of_node();
         plan.node.sockets = estate.node_sockets();
+        if let Some(addr) = plan.node.sockets.as_ref().and_then(|sockets| sockets.addr().ok()) {
+            let wanted = plan.node.listen;
+            let any_port = plan.node.any_port || wanted.port() == 0;
+            let is_there = addr.ip() == wanted.ip() && (any_port || addr.port() == wanted.port());
+            estate.stays("the node", addr, wanted, is_there);
+        }
         let events = Arc::new(Events::take(estate.pick(EVENTS)));
         // A file that could not be read is not kept beside the new one.
         estate.forget(EVENTS);

@@ -199,10 +199,15 @@ pub fn clients(estate: &Estate, state: &mut State) -> Vec<Vec<Handed>> {
     servers.map(of).collect()
 }
 
-/// Tells the guard that all is taken over, and remembers how it went.
-pub fn arrived(state: Option<&State>, events: &Events) {
+/// Tells the guard that all is taken over, and remembers how it went, and what stays at the place of
+/// the daemon before.
+pub fn arrived(state: Option<&State>, stays: &[String], events: &Events) {
     if guard::is_guarded() {
         Line.say(&Word::Up, None);
+    }
+    for text in stays {
+        tracing::warn!("{text}");
+        events.add(now_ms(), "stays", text);
     }
     if let Some(why) = guard::returns() {
         let text = format!("not upgraded: {why}");

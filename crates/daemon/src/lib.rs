@@ -206,7 +206,7 @@ async fn live(
                 sandbox: given_up,
             };
             handler.open(running);
-            handover::arrived(state.as_ref(), &arrived);
+            handover::arrived(state.as_ref(), &estate.take_stays(), &arrived);
             if let Some(state) = &mut state {
                 images.resume(handover::clients(&estate, state)).await;
             }

@@ -27,6 +27,14 @@ impl Sockets {
         Self { tcp: Arc::new(tcp), udp: Arc::new(udp) }
     }
 
+    /// Where they listen.
+    ///
+    /// # Errors
+    /// If the first is no listening TCP socket.
+    pub fn addr(&self) -> io::Result<SocketAddr> {
+        std::net::TcpListener::from(self.tcp.try_clone()?).local_addr()
+    }
+
     fn listen(&self) -> io::Result<(TcpListener, UdpSocket, SocketAddr)> {
         let nonblocking = |socket: &OwnedFd| {
             rustix::io::ioctl_fionbio(socket, true)?;

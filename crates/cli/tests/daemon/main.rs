@@ -5,6 +5,7 @@
 
 mod kept_hashes;
 mod memory;
+mod moved;
 mod signals;
 mod source;
 mod sparse;

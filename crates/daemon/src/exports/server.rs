@@ -57,6 +57,14 @@ fn check_socket(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Whether a server at one place is where the other wants it; any port will do for port 0.
+fn is_at(place: &Address, wanted: &Address) -> bool {
+    match (place, wanted) {
+        (Address::Tcp(place), Address::Tcp(wanted)) if wanted.port() == 0 => place.ip() == wanted.ip(),
+        _ => place == wanted,
+    }
+}
+
 fn start(offer: Offer<'_>) -> Starting<'_> {
     let Offer { places, access, sources, estate, .. } = offer;
     Box::pin(async move {
@@ -64,7 +72,10 @@ fn start(offer: Offer<'_>) -> Starting<'_> {
             let name = kept_name(number);
             let adopted = estate.pick(&name).map(|socket| Server::adopt(place, sources.clone(), socket));
             let server = match adopted {
-                Some(Ok(server)) => server,
+                Some(Ok(server)) => {
+                    estate.stays("NBD", server.address(), place, is_at(server.address(), place));
+                    server
+                }
                 // Its file was removed, for example.
                 Some(Err(_)) | None => Server::bind(place, sources.clone())?,
             };

@@ -9,7 +9,7 @@ use super::socket::Socket;
 use crate::private_socket::{self, SocketFile};
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,21 +74,17 @@ impl Listener {
         }
     }
 
-    /// Goes on with what another process listened at; `address` is where that was.
-    pub(super) fn adopt(address: &Address, socket: OwnedFd) -> Result<Self, BindError> {
-        match address {
-            Address::Unix(path) => {
-                let adopt = || -> io::Result<Self> {
-                    let file = OwnFile { path: path.clone(), file: SocketFile::at(path)? };
-                    Ok(Self::Unix(UnixListener::from_std(nonblocking(socket)?.into())?, file))
-                };
-                adopt().map_err(|error| unix_error(path, error))
-            }
-            Address::Tcp(address) => {
-                let adopt = || TcpListener::from_std(nonblocking(socket)?.into());
-                adopt().map(Self::Tcp).map_err(|error| BindError::Tcp(*address, error))
-            }
+    /// Goes on with what another process listened at, wherever that is.
+    pub(super) fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        if sockopt::socket_domain(&socket)? != AddressFamily::UNIX {
+            return TcpListener::from_std(socket.into()).map(Self::Tcp);
         }
+        let listener = unix::UnixListener::from(socket);
+        let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
+        let path = path.ok_or_else(|| io::Error::other("a socket without a path"))?;
+        let file = OwnFile { file: SocketFile::at(&path)?, path };
+        Ok(Self::Unix(UnixListener::from_std(listener)?, file))
     }
 
     /// Where it listens, with the port that was found if any would do.
@@ -115,11 +111,6 @@ impl AsFd for Listener {
             Self::Tcp(listener) => listener.as_fd(),
         }
     }
-}
-
-fn nonblocking(socket: OwnedFd) -> io::Result<OwnedFd> {
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    Ok(socket)
 }
 
 fn bind_unix(path: &Path) -> Result<Listener, BindError> {

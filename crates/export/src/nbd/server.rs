@@ -65,9 +65,14 @@ impl Server {
         Self::of(address, sources, || Listener::bind(address))
     }
 
-    /// As [`Server::bind`], with the socket at which another process has listened.
+    /// As [`Server::bind`], with the socket at which another process has listened, wherever that is.
     pub fn adopt(address: &Address, sources: Vec<Arc<dyn BlockSource>>, socket: OwnedFd) -> Result<Self, BindError> {
-        Self::of(address, sources, || Listener::adopt(address, socket))
+        Self::of(address, sources, || {
+            Listener::adopt(socket).map_err(|cause| match address {
+                Address::Unix(path) => BindError::Unix { path: path.clone(), cause },
+                Address::Tcp(addr) => BindError::Tcp(*addr, cause),
+            })
+        })
     }
 
     fn of(
