@@ -37,7 +37,7 @@ pub const CHECKS: [Check; 32] = [
     check("rx-missed", "packets lost for want of receive buffers, and the ring's size", queues::missed),
     check("tx-dropped", "packets dropped on their way out", links::tx_dropped),
     check("channels", "fewer queues than the interface and the processors have", queues::channels),
-    check("rps", "one receive queue on several processors without RPS", queues::rps),
+    check("rps", "a device with one receive queue on several processors, without RPS", queues::rps),
     check("rfs", "RPS without a table of flows", queues::rfs),
     check("irq-affinity", "interrupts of several queues on one processor", queues::irq_affinity),
     check("coalescing", "interrupts that come too often or too late", queues::coalescing),

@@ -155,10 +155,23 @@ pub struct Field {
     pub store: (u64, u64),
     /// Chunks that readers wait for.
     pub waiting: usize,
-    /// The lower of its limits, in bytes a second.
-    pub limit_bytes_per_s: Option<u64>,
-    /// For how long bytes waited for its limits, in seconds.
-    pub held_s: f64,
+    /// Its limits that are in force: those of the node, then those of images.
+    pub limits: Vec<Limit>,
     /// What it warns of.
     pub warnings: Vec<String>,
+}
+
+/// A limit of one direction.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limit {
+    /// The image whose limit it is; none for the node's.
+    pub image: Option<String>,
+    /// `up` or `down`.
+    pub direction: &'static str,
+    /// With its times of the day, as `vfield limit` takes it.
+    pub setting: String,
+    /// At this moment, in bytes a second.
+    pub bytes_per_s: u64,
+    /// For how long bytes waited for it, in seconds.
+    pub held_s: f64,
 }

@@ -9,12 +9,13 @@ mod links;
 mod machine;
 mod net;
 
-use crate::facts::{Facts, Field};
+use crate::facts::{Facts, Field, Limit};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
+use vfield_control::limits::LimitStatus;
 use vfield_control::message::DaemonStatus;
 
 /// Most bytes of a file: the interrupts of a machine with 256 processors and 500 lines.
@@ -108,7 +109,8 @@ fn row<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 fn field(status: &DaemonStatus) -> Field {
     let node = &status.node;
     let (own, others): (Vec<_>, Vec<_>) = node.nodes.iter().partition(|node| node.state == "self");
-    let limits = [&status.limits.up, &status.limits.down];
+    let of_node = limits(None, &status.limits.up, &status.limits.down);
+    let of_images = status.limits.images.iter().flat_map(|image| limits(Some(&image.image), &image.up, &image.down));
     Field {
         link_bytes_per_s: own.first().and_then(|own| own.link_bytes_per_s),
         members: others.iter().map(|node| (node.addr.clone(), node.state.clone(), node.link_bytes_per_s)).collect(),
@@ -118,8 +120,16 @@ fn field(status: &DaemonStatus) -> Field {
             node.images.iter().map(|image| image.held_bytes).sum(),
         ),
         waiting: node.images.iter().map(|image| image.waiting.len()).sum(),
-        limit_bytes_per_s: limits.iter().filter_map(|limit| limit.bytes_per_s).min(),
-        held_s: limits.iter().map(|limit| limit.held_s).sum(),
+        limits: of_node.into_iter().chain(of_images).collect(),
         warnings: node.warnings.clone(),
     }
+}
+
+fn limits(image: Option<&str>, up: &LimitStatus, down: &LimitStatus) -> Vec<Limit> {
+    let of = |(direction, limit): (&'static str, &LimitStatus)| {
+        let image = image.map(str::to_owned);
+        let (setting, held_s) = (limit.setting.clone(), limit.held_s);
+        limit.bytes_per_s.map(|bytes_per_s| Limit { image, direction, setting, bytes_per_s, held_s })
+    };
+    [("up", up), ("down", down)].into_iter().filter_map(of).collect()
 }

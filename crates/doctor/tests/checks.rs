@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use vfield_doctor::checks::{CHECKS, run};
-use vfield_doctor::facts::{Ethtool, Facts, Field, Link, Machine, Net};
+use vfield_doctor::facts::{Ethtool, Facts, Field, Limit, Link, Machine, Net};
 use vfield_doctor::finding::Weight;
 
 const DOCUMENT: &str = include_str!("../../../docs/reference/doctor.md");
@@ -155,10 +155,24 @@ fn each_check_finds_what_is_broken_for_it() {
 fn slow_members_and_limits_are_named() {
     let mut facts = well();
     field(&mut facts).members[2].2 = Some(12_000_000);
-    (field(&mut facts).limit_bytes_per_s, field(&mut facts).held_s) = (Some(5_000_000), 60.0);
+    let limit = |image: Option<&str>, direction, setting: &str, held_s| {
+        let (image, setting) = (image.map(str::to_owned), setting.to_owned());
+        Limit { image, direction, setting, bytes_per_s: 5_000_000, held_s }
+    };
+    let limits = vec![
+        limit(None, "up", "none,08:00-18:00=5MB", 60.0),
+        limit(None, "down", "5MB", 0.0),
+        limit(Some("home.img"), "down", "5MB", 2.0),
+    ];
+    field(&mut facts).limits = limits;
     let found = run(&facts);
     assert!(found.iter().any(|finding| finding.fact.contains("198.18.0.3:4440")), "{found:#?}");
-    assert!(found.iter().any(|finding| finding.command.starts_with("vfield limit")), "{found:#?}");
+    let limits: Vec<_> = found.iter().filter(|finding| finding.command.starts_with("vfield limit")).collect();
+    let lines = limits.iter().map(|finding| (finding.command.as_str(), finding.undo.as_str()));
+    let of_node = ("vfield limit --up none", "vfield limit --up none,08:00-18:00=5MB");
+    let of_image = ("vfield limit --image home.img --down none", "vfield limit --image home.img --down 5MB");
+    assert_eq!(lines.collect::<Vec<_>>(), [of_node, of_image]);
+    assert!(limits[1].fact.contains("of home.img of 4.8 MiB/s down"), "{limits:#?}");
 }
 
 #[test]
@@ -168,6 +182,14 @@ fn the_gravest_comes_first() {
     facts.net.window_scaling = Some(false);
     let weights: Vec<Weight> = run(&facts).iter().map(|finding| finding.weight).collect();
     assert_eq!(weights, [Weight::Bad, Weight::Note]);
+}
+
+#[test]
+fn a_virtual_interface_needs_no_help_with_its_packets() {
+    let mut facts = well();
+    let link = &mut facts.links[0];
+    (link.driver, link.rps_cpus, link.rps_flow_cnt) = (String::new(), vec!["0".into()], vec![0]);
+    assert_eq!(run(&facts), []);
 }
 
 /// A driver may report any number.

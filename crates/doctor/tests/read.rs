@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use vfield_control::limits::{ImageLimits, LimitStatus};
 use vfield_control::message::DaemonStatus;
 use vfield_doctor::checks::run;
 use vfield_doctor::facts::Facts;
@@ -93,6 +94,22 @@ fn facts_are_what_the_files_say() {
 }
 
 #[test]
+fn a_virtio_device_has_the_interrupts_of_the_device_below_it() {
+    let (dir, _) = made_up();
+    put(dir.path(), "sys/devices/pci/virtio2/features", "0\n");
+    put(dir.path(), "sys/devices/pci/msi_irqs/38", "msix\n");
+    put(
+        dir.path(),
+        "proc/interrupts",
+        "   CPU0  CPU1\n 38:  9  1  PCI-MSIX virtio2-input.0\n 39:  5  5  x virtio3-rx\n",
+    );
+    let device = dir.path().join("sys/class/net/eth0/device");
+    std::fs::remove_dir_all(&device).expect("it was made");
+    symlink("../../../devices/pci/virtio2", device).expect("a link");
+    assert_eq!(Root::new(dir.path()).facts(Err("no daemon runs")).links[0].interrupts, [9, 1]);
+}
+
+#[test]
 fn what_is_broken_there_is_found() {
     let (_dir, facts) = made_up();
     let found: Vec<&str> = run(&facts).iter().map(|finding| finding.check).collect();
@@ -123,8 +140,12 @@ fn the_daemons_view_becomes_facts() {
     };
     status.node.nodes = vec![node("a:1", "self", Some(5)), node("b:1", "unreachable", None)];
     (status.limits.up.bytes_per_s, status.limits.up.held_s) = (Some(1000), 2.0);
+    let down = LimitStatus { bytes_per_s: Some(2000), ..LimitStatus::default() };
+    status.limits.images = vec![ImageLimits { image: "a.img".into(), down, ..ImageLimits::default() }];
     let field = Root::new(dir.path()).facts(Ok(&status)).field.expect("a daemon");
-    assert_eq!((field.link_bytes_per_s, field.members.len(), field.limit_bytes_per_s), (Some(5), 1, Some(1000)));
+    assert_eq!((field.link_bytes_per_s, field.members.len()), (Some(5), 1));
+    let limits = field.limits.iter().map(|limit| (limit.image.as_deref(), limit.direction, limit.bytes_per_s));
+    assert_eq!(limits.collect::<Vec<_>>(), [(None, "up", 1000), (Some("a.img"), "down", 2000)]);
 }
 
 #[test]

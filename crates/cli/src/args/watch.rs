@@ -102,7 +102,7 @@ pub struct LimitOptions {
     #[arg(long, value_name = "NAME=RATE", allow_hyphen_values = true, help_heading = "Network")]
     pub image_limit_up: Vec<ImageLimit>,
     /// Most bytes a second of one image from other nodes, within --limit-down; may be given for
-    /// each image
+    /// each image. A chunk that comes compressed counts with its full length
     #[arg(long, value_name = "NAME=RATE", allow_hyphen_values = true, help_heading = "Network")]
     pub image_limit_down: Vec<ImageLimit>,
 }

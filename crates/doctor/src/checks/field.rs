@@ -1,6 +1,6 @@
 //! Checks of what the daemon says of the field.
 
-use crate::facts::{Facts, Field};
+use crate::facts::{Facts, Field, Limit};
 use crate::finding::{Finding, Weight};
 use vfield_console::values::size::human;
 
@@ -11,7 +11,8 @@ const SLOW_PART: u64 = 2;
 
 pub(super) fn members(facts: &Facts) -> Vec<Finding> {
     let Some(field) = &facts.field else { return Vec::new() };
-    [unreached(field), slow_self(field), slow_others(field), limited(field)].into_iter().flatten().collect()
+    let of_field = [unreached(field), slow_self(field), slow_others(field)].into_iter().flatten();
+    of_field.chain(field.limits.iter().filter_map(limited)).collect()
 }
 
 fn named(members: &[&str]) -> String {
@@ -41,7 +42,8 @@ fn usual(field: &Field) -> Option<u64> {
 
 fn slow_self(field: &Field) -> Option<Finding> {
     let (own, usual) = (field.link_bytes_per_s?, usual(field)?);
-    if own >= usual / SLOW_PART || field.limit_bytes_per_s.is_some_and(|limit| limit <= own.saturating_mul(2)) {
+    let mut of_node = field.limits.iter().filter(|limit| limit.image.is_none());
+    if own >= usual / SLOW_PART || of_node.any(|limit| limit.bytes_per_s <= own.saturating_mul(2)) {
         return None;
     }
     let fact = format!("this node's link carries {}/s, as it measured", human(own));
@@ -63,12 +65,18 @@ fn slow_others(field: &Field) -> Option<Finding> {
     Some(Finding::new("members", Weight::Note, fact, costs).typed(command, ""))
 }
 
-fn limited(field: &Field) -> Option<Finding> {
-    let limit = field.limit_bytes_per_s?;
-    if field.held_s < 1.0 {
+fn limited(limit: &Limit) -> Option<Finding> {
+    if limit.held_s < 1.0 {
         return None;
     }
-    let fact = format!("a limit of {}/s is in force", human(limit));
-    let costs = format!("bytes waited for it for {:.0} s so far, summed over connections", field.held_s);
-    Some(Finding::new("members", Weight::Note, fact, costs).typed("vfield limit --up none --down none", "vfield limit"))
+    let Limit { image, direction, setting, bytes_per_s, held_s } = limit;
+    let (of, word) = match image {
+        Some(image) => (format!(" of {image}"), format!("--image {image} ")),
+        None => Default::default(),
+    };
+    let fact = format!("a limit{of} of {}/s {direction} is in force", human(*bytes_per_s));
+    let costs = format!("bytes waited for it for {held_s:.0} s so far, summed over connections");
+    let command = format!("vfield limit {word}--{direction} none");
+    let undo = format!("vfield limit {word}--{direction} {setting}");
+    Some(Finding::new("members", Weight::Note, fact, costs).typed(command, undo))
 }

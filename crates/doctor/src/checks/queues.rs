@@ -71,8 +71,10 @@ fn mask(cpus: usize) -> String {
 pub(super) fn rps(facts: &Facts) -> Vec<Finding> {
     let cpus = facts.machine.cpus;
     let of = |link: &Link| {
-        // Queues that interrupt different processors need no help of software.
-        let is_candidate = cpus > 1 && link.rx_queues() == 1 && !link.has_rps() && is_fast(link);
+        // Queues that interrupt different processors need no help of software. A virtual interface
+        // hands packets over on the processor of their sender, and RPS only adds a wake-up.
+        let is_device = !link.driver.is_empty();
+        let is_candidate = cpus > 1 && is_device && link.rx_queues() == 1 && !link.has_rps() && is_fast(link);
         is_candidate.then(|| {
             let name = &link.name;
             let fact = format!("{name} has one receive queue on {cpus} processors, and RPS is off");

@@ -56,7 +56,9 @@ fn link(root: &Root, name: String, interrupts: &str) -> Link {
 fn interrupts_of(text: &str, name: &str, root: &Root) -> Vec<u64> {
     let mut lines = text.lines();
     let cpus = lines.next().map_or(0, |head| head.split_whitespace().count()).min(CPUS_MAX);
-    let numbers = root.names(&format!("sys/class/net/{name}/device/msi_irqs"));
+    // The interrupts of a virtio device are those of the device that it lies on.
+    let mut numbers = root.names(&format!("sys/class/net/{name}/device/msi_irqs"));
+    numbers.extend(root.names(&format!("sys/class/net/{name}/device/../msi_irqs")));
     let mut sums = vec![0_u64; cpus];
     for line in lines {
         let Some((number, rest)) = line.split_once(':') else { continue };
