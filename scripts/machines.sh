@@ -1,10 +1,7 @@
 # shellcheck shell=bash
-# Machines in namespaces, each with a Debian of its own and its systemd as process 1; sourced inside
-# namespaces that `in_namespaces` makes, not run. They are on one network, whose address .254 is the
-# script's.
-#
-# What they share with this machine is its kernel: they cannot write to /proc/sys and /sys, and load
-# no module.
+# Machines in namespaces, each with a Debian of its own and its systemd as process 1. Sourced, not
+# run. They are on one network, in which the script has the address .254. They share
+# the kernel, and cannot write to /proc/sys and /sys, nor load modules.
 
 # The network of all machines.
 room=198.18.90
@@ -20,8 +17,8 @@ until_true() {
     done
 }
 
-# in_namespaces SCRIPT WORD...: runs it with mounts, network and processes of its own: the kernel ends
-# all of it with the first process. The groups of processes that its machines made go then.
+# in_namespaces SCRIPT WORD...: runs it with mounts, network and processes of its own. The kernel
+# ends all with the first process. The groups of processes that its machines made go then.
 in_namespaces() {
     local groups status=0
     groups=$(mktemp -d)
@@ -92,16 +89,16 @@ boot() {
             overlay "$root"
     fi
     mkdir -p "$GROUPS_OF_MACHINES/$machine"
-    # The group first, so that it is the root of what the machine sees. unshare has words for the end
-    # of a machine that is killed.
-    # shellcheck disable=SC2016 # the inner shell expands these
+    # The group first: it is the root of what the machine sees. Of a killed machine unshare would
+    # complain.
+    # shellcheck disable=SC2016
     sh -c 'echo 0 >"$1/cgroup.procs" && shift && exec "$@"' - "$GROUPS_OF_MACHINES/$machine" \
         unshare --mount --net --pid --uts --ipc --cgroup --fork --kill-child \
         sh -c "exec 2>&3 3>&- && hostname $machine && $first_process" - "$root" "$address" 3>&2 2>/dev/null &
     outer=$!
     disown
     until_true "processes of $machine" grep -q . "/proc/$outer/task/$outer/children"
-    # There is no end of a line in it.
+    # No line ends there.
     read -r "${machine?}" <"/proc/$outer/task/$outer/children" || true
     # shellcheck disable=SC2016 # the inner shell expands these
     until_true "a network for $machine" sh -c '[ "$(readlink /proc/$1/ns/net)" != "$(readlink /proc/self/ns/net)" ]' - "${!machine}"

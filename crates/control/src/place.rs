@@ -112,8 +112,8 @@ impl Place {
         Ok((Self { path, file }, listener))
     }
 
-    /// Goes on at the place of an earlier daemon, which listened at `socket`, wherever that is; takes
-    /// `wished` if its file is not there any more.
+    /// Goes on at the place where an earlier daemon listened at `socket`. If its file is not there
+    /// any more, takes `wished`.
     pub fn adopt(wished: Option<&Path>, socket: OwnedFd) -> Result<(Self, UnixListener), Failure> {
         let listener = UnixListener::from(socket);
         let path = listener.local_addr().ok().and_then(|addr| Some(addr.as_pathname()?.to_owned()));

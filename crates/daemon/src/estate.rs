@@ -71,7 +71,7 @@ impl Estate {
     }
 
     /// Remembers that something listens at `place`, as the daemon before it did, though it is
-    /// `wanted` elsewhere. Whoever is connected, or knows that place, goes on.
+    /// `wanted` elsewhere: clients that know the place go on.
     pub fn stays(&self, what: &str, place: impl Display, wanted: impl Display, is_there: bool) {
         if !is_there {
             let line = format!("{what} stays at {place}, and moves to {wanted} at a restart");

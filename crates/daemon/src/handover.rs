@@ -199,7 +199,7 @@ pub fn clients(estate: &Estate, state: &mut State) -> Vec<Vec<Handed>> {
     servers.map(of).collect()
 }
 
-/// Tells the guard that all is taken over, and remembers how it went, and what stays at the place of
+/// Tells the guard that all is taken over. Remembers how it went, and what stays at the place of
 /// the daemon before.
 pub fn arrived(state: Option<&State>, stays: &[String], events: &Events) {
     if guard::is_guarded() {

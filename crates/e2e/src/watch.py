@@ -8,7 +8,7 @@
 #
 # Arguments: the export (an NBD address, or a file of a mount); the file to compare with; the
 # daemon's log; from how many seconds on a read is slow; files whose cached pages are forgotten
-# before each read. VFIELD_READ_PAUSE_S is a pause before each read, so that many readers leave a small
+# before each read. VFIELD_READ_PAUSE_S is a pause before each read: many readers then leave a small
 # machine some time.
 import os
 import sys

@@ -1,8 +1,8 @@
 //! A rolling upgrade of twenty nodes, one after the other, while each of them is read.
 //!
-//! `VFIELD_ROUNDS` says how often all are upgraded; the nightly checks do it more often, with a pause
-//! before each read (`VFIELD_READ_PAUSE_S`). The test prints the longest read before the first
-//! upgrade, and the longest one so far after each round.
+//! `VFIELD_ROUNDS` says how often all are upgraded; the nightly checks do it more often, with a
+//! pause before each read (`VFIELD_READ_PAUSE_S`). The test prints the longest read before the
+//! first upgrade, and the longest one so far after each round.
 
 use std::time::Duration;
 use vfield_e2e::field::{Field, NEWS, Plan, live};

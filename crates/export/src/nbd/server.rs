@@ -65,7 +65,7 @@ impl Server {
         Self::of(address, sources, || Listener::bind(address))
     }
 
-    /// As [`Server::bind`], with the socket at which another process has listened, wherever that is.
+    /// As [`Server::bind`], with the socket of another process, wherever that has listened.
     pub fn adopt(address: &Address, sources: Vec<Arc<dyn BlockSource>>, socket: OwnedFd) -> Result<Self, BindError> {
         Self::of(address, sources, || {
             Listener::adopt(socket).map_err(|cause| match address {
