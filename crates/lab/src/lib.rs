@@ -12,6 +12,7 @@
 //! Used by the end-to-end tests, the demonstration and the measurements; nothing here knows the
 //! protocol.
 
+pub mod browser;
 pub mod bytes;
 pub mod cgroup;
 pub mod client;

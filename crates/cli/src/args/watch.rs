@@ -38,7 +38,7 @@ Examples:
   vfield trace 5s                                       write vfield-trace.json
   vfield trace 500ms --out /tmp/slow.json               while a slow reader runs
 
-Open the file in chrome://tracing, or in Perfetto's viewer. Reads that find their chunks in memory
+Open the file in Perfetto's viewer, https://ui.perfetto.dev. Reads that find their chunks in memory
 are not in it.";
 
 /// Options of `vfield learned`.

@@ -4,9 +4,12 @@
 //! is: the reads of this machine, the fetches with their stages, the requests to each peer, and the
 //! requests of each peer. A span that began before the recording has no beginning and is left
 //! out. At the end of the recording each open span is closed, and says so.
+//!
+//! The number of a span is that of its lane within its group: the lowest in which no other span is
+//! open. Perfetto draws a row for each number, and would draw one for each span.
 
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use vfield_node::trace::{Did, Place, TraceEvent};
@@ -33,7 +36,7 @@ enum Subject {
 #[derive(Debug)]
 struct Span {
     group: Group,
-    id: u64,
+    lane: u64,
     name: String,
     /// The name of the span within it that has not ended.
     inner: Option<String>,
@@ -47,15 +50,31 @@ pub struct Chrome<W> {
     open: HashMap<Subject, Span>,
     /// The numbers of groups that were named.
     groups: HashMap<Group, u64>,
-    spans: u64,
+    lanes: HashMap<Group, Lanes>,
     last_us: u64,
+}
+
+/// The lanes of a group.
+#[derive(Debug, Default)]
+struct Lanes {
+    free: BTreeSet<u64>,
+    count: u64,
+}
+
+impl Lanes {
+    fn take(&mut self) -> u64 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.count += 1;
+            self.count
+        })
+    }
 }
 
 impl<W: Write> Chrome<W> {
     /// A trace without events so far.
     pub fn begin(mut out: W) -> io::Result<Self> {
         out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
-        Ok(Self { out, lines: 0, open: HashMap::new(), groups: HashMap::new(), spans: 0, last_us: 0 })
+        Ok(Self { out, lines: 0, open: HashMap::new(), groups: HashMap::new(), lanes: HashMap::new(), last_us: 0 })
     }
 
     /// Adds an event.
@@ -113,13 +132,15 @@ impl<W: Write> Chrome<W> {
     }
 
     fn open(&mut self, at: u64, subject: Subject, group: Group, of: Option<&Place>, mut args: Value) -> io::Result<()> {
-        self.spans += 1;
-        let (id, name) = (self.spans, of.map_or_else(|| "an image that has gone".to_owned(), name));
+        // A subject that is open already has lost its end.
+        self.close(at, &subject, json!({}))?;
+        let lane = self.lanes.entry(group).or_default().take();
+        let name = of.map_or_else(|| "an image that has gone".to_owned(), name);
         if let (Some(place), Some(args)) = (of, args.as_object_mut()) {
             about(place, args);
         }
-        self.put(("b", at), group, id, &name, args)?;
-        self.open.insert(subject, Span { group, id, name, inner: None });
+        self.put(("b", at), group, lane, &name, args)?;
+        self.open.insert(subject, Span { group, lane, name, inner: None });
         Ok(())
     }
 
@@ -128,21 +149,20 @@ impl<W: Write> Chrome<W> {
         self.end_inner(at, subject)?;
         let Some(span) = self.open.get_mut(subject) else { return Ok(()) };
         span.inner = Some(name.to_owned());
-        let (group, id) = (span.group, span.id);
-        self.put(("b", at), group, id, name, args)
+        let (group, lane) = (span.group, span.lane);
+        self.put(("b", at), group, lane, name, args)
     }
 
     fn end_inner(&mut self, at: u64, subject: &Subject) -> io::Result<()> {
-        let inner = self.open.get_mut(subject).and_then(|span| Some((span.inner.take()?, span.group, span.id)));
-        inner.map_or(Ok(()), |(name, group, id)| self.put(("e", at), group, id, &name, json!({})))
+        let inner = self.open.get_mut(subject).and_then(|span| Some((span.inner.take()?, span.group, span.lane)));
+        inner.map_or(Ok(()), |(name, group, lane)| self.put(("e", at), group, lane, &name, json!({})))
     }
 
     fn close(&mut self, at: u64, subject: &Subject, args: Value) -> io::Result<()> {
         self.end_inner(at, subject)?;
-        match self.open.remove(subject) {
-            Some(Span { group, id, name, .. }) => self.put(("e", at), group, id, &name, args),
-            None => Ok(()),
-        }
+        let Some(Span { group, lane, name, .. }) = self.open.remove(subject) else { return Ok(()) };
+        self.lanes.entry(group).or_default().free.insert(lane);
+        self.put(("e", at), group, lane, &name, args)
     }
 
     fn moment(&mut self, at: u64, what: &str, of: Option<&Place>) -> io::Result<()> {
@@ -153,7 +173,7 @@ impl<W: Write> Chrome<W> {
         self.line(&json!({ "ph": "i", "s": "p", "ts": at, "pid": pid, "tid": 0, "name": name, "args": args }))
     }
 
-    fn put(&mut self, (ph, at): (&str, u64), group: Group, id: u64, name: &str, args: Value) -> io::Result<()> {
+    fn put(&mut self, (ph, at): (&str, u64), group: Group, lane: u64, name: &str, args: Value) -> io::Result<()> {
         let pid = self.pid(group)?;
         let cat = match group {
             Group::Reads => "read",
@@ -161,8 +181,10 @@ impl<W: Write> Chrome<W> {
             Group::Asks(_) => "ask",
             Group::Serves(_) => "serve",
         };
+        // Without "local" the number is one of all groups, and Perfetto shows no group.
+        let id = json!({ "local": format!("{lane:#x}") });
         self.line(&json!({
-            "ph": ph, "ts": at, "pid": pid, "tid": 0, "cat": cat, "id": id, "name": name, "args": args
+            "ph": ph, "ts": at, "pid": pid, "tid": 0, "cat": cat, "id2": id, "name": name, "args": args
         }))
     }
 
@@ -274,6 +296,17 @@ mod tests {
             ]
         );
         assert!(all.iter().any(|event| event["args"]["image"] == place.image.as_str()));
+    }
+
+    #[test]
+    fn spans_share_a_lane_one_after_the_other() {
+        let place = |chunk| Place { image: "x".to_owned(), chunk, offset_bytes: Some(chunk << 16) };
+        let began = |at, chunk| event(at, Some(&place(chunk)), Did::ReadBegan { read: chunk });
+        let ended = |at, chunk| event(at, None, Did::ReadEnded { read: chunk, how: "here".into() });
+        let all = written(&[began(1, 5), began(2, 6), ended(3, 5), began(4, 7), began(5, 8), ended(6, 6)], 0);
+        let lane = |event: &Value| Some(format!("{} {}", event["name"].as_str()?, event["id2"]["local"].as_str()?));
+        let lanes: Vec<String> = all.iter().filter(|event| event["ph"] == "b").filter_map(lane).collect();
+        assert_eq!(lanes, ["chunk 5 0x1", "chunk 6 0x2", "chunk 7 0x1", "chunk 8 0x3"]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The page in a real browser: what it shows, that names are text, its keys, and its size.
 
-use crate::chromium::{self, Browser};
 use crate::room::{HOSTILE, Room};
 use serde_json::json;
 use std::net::SocketAddr;
+use std::path::Path;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
+use vfield_lab::browser::{self, Browser};
 
 const DESK: (u32, u32) = (1360, 1100);
 const TELEPHONE: (u32, u32) = (390, 844);
@@ -20,7 +21,7 @@ struct Shown {
 
 impl Shown {
     fn of(nodes: u64, screen: (u32, u32), dark: bool) -> Option<Self> {
-        let browser = Browser::start(&chromium::find()?);
+        let browser = Browser::start(&browser::find()?);
         let runtime = Runtime::new().unwrap();
         let (addr, serving) = runtime.block_on(async { Room::of(nodes).serve().await });
         let mut shown = Self { browser, addr, serving, _runtime: runtime };
@@ -33,6 +34,11 @@ impl Shown {
     fn text(&mut self, selector: &str) -> String {
         let value = self.browser.value(&format!("document.querySelector({selector:?})?.textContent ?? ''"));
         value.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Keeps a picture for a person, among the files of the build.
+    fn keep(&mut self, name: &str) {
+        self.browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png")));
     }
 
     fn count(&mut self, selector: &str) -> u64 {
@@ -71,7 +77,7 @@ fn a_person_sees_the_field_and_no_name_is_markup() {
     shown.browser.until("!document.querySelector('#storm').hidden");
     assert!(shown.text("#storm").contains("9 machines of 9 fill their stores"));
     assert!(!shown.sticks_out());
-    shown.browser.picture("page-light");
+    shown.keep("page-light");
     let own = format!("http://{}/", shown.addr);
     let elsewhere: Vec<_> =
         shown.browser.asked.iter().filter(|url| !url.starts_with(&own) && *url != "data:,").collect();
@@ -135,12 +141,12 @@ fn a_thousand_machines_fit_a_desk_and_a_telephone() {
     let Some(mut shown) = Shown::of(1000, DESK, true) else { return };
     assert_eq!((shown.count("button.tile"), shown.count(".zone")), (1000, 25));
     assert!(shown.text("#counts").starts_with("1000 machines, "));
-    shown.browser.picture("page-thousand");
+    shown.keep("page-thousand");
     for screen in [DESK, TELEPHONE] {
         shown.browser.resize(screen);
         assert!(!shown.sticks_out(), "{screen:?}");
     }
-    shown.browser.picture("page-thousand-telephone");
+    shown.keep("page-thousand-telephone");
     assert!(shown.browser.complaints.is_empty(), "{:?}", shown.browser.complaints);
 }
 
@@ -156,7 +162,7 @@ fn a_telephone_shows_a_machine_and_says_when_its_node_is_gone() {
     let readable = "[...document.querySelectorAll('#detail dd')].every(one => { const its = one.getBoundingClientRect(); \
                     return its.width > 150 && its.right <= innerWidth; })";
     assert_eq!(shown.browser.value(readable), true);
-    shown.browser.picture("page-telephone");
+    shown.keep("page-telephone");
     shown.serving.abort();
     // Connections that are open are served on; without them nobody answers.
     shown.browser.call(

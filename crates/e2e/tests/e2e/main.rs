@@ -49,5 +49,6 @@ mod trace;
 mod units;
 mod upgrades;
 mod versions;
+mod viewer;
 mod waiting;
 mod zones;

@@ -1,6 +1,7 @@
 //! A browser without a screen, driven over two pipes (the DevTools protocol): JSON with a zero byte
 //! behind each message.
 
+use crate::need::{Need, find_tool, have};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use vfield_lab::need::{Need, find_tool, have};
 
 /// The names that systems give it; Debian's smallest package first.
 const NAMES: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
@@ -153,9 +153,8 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", json!({"type": "keyUp", "key": key}));
     }
 
-    /// Keeps a picture of the page for a person, among the files of the build.
-    pub fn picture(&mut self, name: &str) {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png"));
+    /// Keeps a picture of the page for a person.
+    pub fn picture(&mut self, path: &Path) {
         let data = self.call("Page.captureScreenshot", json!({"format": "png"}));
         std::fs::write(path, decoded(data["data"].as_str().unwrap_or_default())).expect("a picture");
     }
