@@ -7,10 +7,14 @@ use super::view::View;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use vfield_control::events::EventStatus;
+use vfield_control::slow_links::{SlowLink, slow_links};
 use vfield_core::fetch::Stage;
 use vfield_core::node::picture::{OwingView, Picture, RingView, WaitView};
 use vfield_core::placement::coverage::Cell;
 use vfield_node::status::{GoneStatus, ImageStatus, NodeStatus, PeerTraffic, Traffic};
+
+/// Slow links with a line of their own; the others are marked.
+const SLOW_SHOWN: usize = 3;
 
 /// The field, as one node sees it.
 #[derive(Debug, Serialize)]
@@ -30,6 +34,8 @@ pub struct Field<'a> {
     /// Chunks that readers wait for, those that `waits` leaves out too.
     awaited: u64,
     warnings: &'a [String],
+    /// Links that are slower than those of others, a line each.
+    slow: Vec<String>,
     events: &'a [EventStatus],
     memory_bytes: u64,
 }
@@ -46,6 +52,8 @@ struct Node<'a> {
     capacity_bytes: u64,
     held_bytes: u64,
     link_bytes_per_s: Option<u64>,
+    /// Its link is slower than those of others.
+    slow: bool,
     received_bytes: u64,
     sent_bytes: u64,
     /// Its open answers: their number, those for a reader, and the age of the oldest in seconds.
@@ -97,7 +105,11 @@ impl<'a> Field<'a> {
         let traffic: BTreeMap<&str, &PeerTraffic> = status.peers.iter().map(|peer| (peer.id.as_str(), peer)).collect();
         let owing: BTreeMap<String, &OwingView> =
             view.picture.owing.iter().map(|owing| (owing.peer.to_string(), owing)).collect();
-        let node = |node: &'a NodeStatus| Node::of(node, traffic.get(node.id.as_str()), owing.get(&node.id));
+        let slow = slow_links(status.nodes.iter().filter_map(|node| Some((&*node.addr, node.link_bytes_per_s?))));
+        let node = |node: &'a NodeStatus| Node {
+            slow: slow.iter().any(|link| link.addr == node.addr),
+            ..Node::of(node, traffic.get(node.id.as_str()), owing.get(&node.id))
+        };
         let rings: BTreeMap<String, &RingView> =
             view.picture.rings.iter().map(|ring| (ring.image.to_string(), ring)).collect();
         Self {
@@ -114,6 +126,7 @@ impl<'a> Field<'a> {
             waits: waits(&view.picture, &places),
             awaited: view.picture.awaited,
             warnings: &status.warnings,
+            slow: slow.iter().take(SLOW_SHOWN).map(SlowLink::to_string).collect(),
             events: &view.events,
             memory_bytes: view.status.memory.process_bytes,
         }
@@ -132,6 +145,7 @@ impl<'a> Node<'a> {
             capacity_bytes: node.capacity_bytes,
             held_bytes: node.held_bytes,
             link_bytes_per_s: node.link_bytes_per_s,
+            slow: false,
             received_bytes: traffic.map_or(0, |peer| peer.received_bytes),
             sent_bytes: traffic.map_or(0, |peer| peer.sent_bytes),
             owes: owing.map(|owing| (owing.requests, owing.demands, short(owing.oldest.as_secs_f64()))),

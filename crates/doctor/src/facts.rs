@@ -56,6 +56,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// True if a device is behind it, which may be one of a virtual machine.
+    pub const fn is_device(&self) -> bool {
+        !self.driver.is_empty()
+    }
+
     /// Number of receive queues.
     pub const fn rx_queues(&self) -> usize {
         self.rps_cpus.len()

@@ -189,7 +189,17 @@ fn a_virtual_interface_needs_no_help_with_its_packets() {
     let mut facts = well();
     let link = &mut facts.links[0];
     (link.driver, link.rps_cpus, link.rps_flow_cnt) = (String::new(), vec!["0".into()], vec![0]);
+    (link.ethtool.gro, link.speed_mbit) = (Some(false), Some(100_000));
     assert_eq!(run(&facts), []);
+}
+
+#[test]
+fn what_is_large_already_is_made_no_smaller() {
+    let mut facts = well();
+    facts.net.tcp_buffers_max = Some((32 << 20, 212_992));
+    let found = run(&facts);
+    assert_eq!(found[0].check, "tcp-buffers");
+    assert!(found[0].command.contains("tcp_rmem='4096 131072 33554432'"), "{}", found[0].command);
 }
 
 /// A driver may report any number.

@@ -1,7 +1,7 @@
 // The page: asks its node for the field, and shows it. It holds no state but the last two minutes.
 
 import { band, chart, make, rates, stores } from "./draw.js";
-import { bytes, many, percent, rate, shortener, state, time, verdict } from "./words.js";
+import { bytes, health, look, many, percent, rate, shortener, time, verdict } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 /** More machines than this are small squares. */
@@ -77,8 +77,8 @@ function show() {
 }
 
 function showVerdicts(field) {
-  const rows = field.images.map((image) => {
-    const [grave, sentence, reason] = verdict(image);
+  const slow = field.slow.map((line) => ["warn", line, "nodes ask it last; vfield doctor on that machine says more"]);
+  const rows = [...field.images.map(verdict), ...slow].map(([grave, sentence, reason]) => {
     return make("p", { className: `verdict ${grave}` }, make("b", { ariaHidden: "true" }, grave === "" ? "✓" : "!"), make("span", {}, sentence, make("small", {}, reason)));
   });
   $("verdicts").replaceChildren(...(rows.length ? rows : [make("p", { className: "verdict warn" }, make("b", {}, "!"), make("span", {}, "This node has no image"))]));
@@ -150,9 +150,8 @@ function point(id, event) {
 function showMachines(field) {
   const zones = new Map();
   for (const node of field.nodes) zones.set(node.zone, [...(zones.get(node.zone) ?? []), node]);
-  const bad = field.nodes.filter((node) => state(node.state)[0] !== "");
   const origins = field.nodes.filter((node) => node.origin_of.length > 0).length;
-  $("counts").textContent = [many(field.nodes.length, "machine"), field.zones > 1 ? many(field.zones, "zone") : "", many(origins, "origin"), bad.length ? `${bad.length} in trouble` : "all well", field.gone.length ? `${field.gone.length} gone` : ""].filter(Boolean).join(", ");
+  $("counts").textContent = [many(field.nodes.length, "machine"), field.zones > 1 ? many(field.zones, "zone") : "", origins ? many(origins, "origin") : "no origin", ...health(field.nodes, field.gone)].filter(Boolean).join(", ");
   const layout = JSON.stringify([...zones].map(([zone, nodes]) => [zone, nodes.map((node) => node.id)]).concat([field.gone.map((gone) => gone.id)]));
   if (layout !== page.layout) { page.layout = layout; layTiles(field, zones); }
   let most = 1;
@@ -189,7 +188,7 @@ function layTiles(field, zones) {
 
 function paint(node, most) {
   const tile = page.tiles.get(node.id);
-  const [grave, sign, words] = state(node.state);
+  const [grave, sign, words] = look(node);
   const [rx, tx] = page.speeds.get(node.id) ?? [0, 0];
   const full = node.capacity_bytes > 0 ? Math.min(1, node.held_bytes / node.capacity_bytes) : 0;
   const mark = sign || (node.origin_of.length ? "★" : node.gateway ? "◆" : "");
@@ -204,7 +203,7 @@ function paint(node, most) {
   tile.title = label;
   const [name, small, em] = tile.children;
   name.textContent = node.state === "self" ? "this node" : page.short(node.addr);
-  small.textContent = grave ? node.state : busy || role;
+  small.textContent = !grave ? busy || role : ["alive", "self"].includes(node.state) ? "slow link" : node.state;
   em.textContent = mark;
   for (const [key, value] of [["--fill", full], ["--rx", rx / most], ["--tx", tx / most]]) tile.style.setProperty(key, Math.max(0, value).toFixed(3));
 }
@@ -214,7 +213,7 @@ function filter() {
   const wanted = $("find").value.trim().toLowerCase();
   let found = 0;
   for (const node of page.field?.nodes ?? []) {
-    const text = `${node.addr} ${node.zone} ${node.state} ${node.id} ${node.origin_of.length ? "origin" : ""} ${node.gateway ? "gateway" : ""}`.toLowerCase();
+    const text = `${node.addr} ${node.zone} ${node.state} ${node.id} ${node.origin_of.length ? "origin" : ""} ${node.gateway ? "gateway" : ""} ${node.slow ? "slow" : ""}`.toLowerCase();
     const hit = wanted === "" || text.includes(wanted);
     found += hit;
     page.tiles.get(node.id)?.classList.toggle("dim", !hit);
@@ -263,7 +262,7 @@ function showDetail() {
   const node = page.field.nodes.find((one) => one.id === page.chosen);
   box.hidden = !node;
   if (!node) return;
-  const [grave, , words] = state(node.state);
+  const [grave, , words] = look(node);
   const [rx, tx] = page.speeds.get(node.id) ?? [0, 0];
   const facts = [["State", node.state === "self" ? "this node, whose view this is" : `${node.state}: ${words}`], ["Id", node.id], ["Zone", node.zone || "without a name"]];
   if (node.origin_of.length) facts.push(["Origin of", node.origin_of.join(", ")]);

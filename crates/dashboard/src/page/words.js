@@ -47,6 +47,22 @@ export const STATES = {
 
 export const state = (name) => STATES[name] ?? ["warn", "?", name];
 
+/** The same of a node: a slow link is trouble if its state is none. */
+export function look(node) {
+  const its = state(node.state);
+  return its[0] === "" && node.slow ? ["warn", "~", `${its[2]}, over a link that is slower than others`] : its;
+}
+
+/** How many nodes are in trouble, slow, and gone. */
+export function health(nodes, gone) {
+  const trouble = nodes.filter((node) => state(node.state)[0] !== "").length;
+  const slow = nodes.filter((node) => node.slow).length;
+  const died = gone.filter((one) => one.how !== "left").length;
+  const parts = [[trouble, "in trouble"], [slow, "slow"], [died, "died"], [gone.length - died, "left"]];
+  const said = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
+  return trouble + slow + died > 0 ? said : ["all well", ...said];
+}
+
 /** How an image stands: how grave, the sentence, and the reason. */
 export function verdict(image) {
   const { name, copies_min: copies, origins } = image;
@@ -57,7 +73,8 @@ export function verdict(image) {
     const risk = copies === 1 && image.at_risk ? `; with ${image.at_risk[0]} would go ${percent(image.at_risk[1])} of it` : "";
     return [copies === 1 ? "warn" : "", `${name}: every chunk is held at least ${each}`, `${origins > 0 ? "the origin may leave" : "no origin is needed"}${risk}`];
   }
-  if (copies > 0) return ["warn", `${name}: the stores claim every chunk`, `${percent(image.verified)} verified; the origin should stay until all are`];
+  const until = origins > 0 ? "the origin should stay until all are" : "no origin is there for the rest";
+  if (copies > 0) return ["warn", `${name}: the stores claim every chunk`, `${percent(image.verified)} verified; ${until}`];
   const held = `the stores hold ${percent(image.coverage)} of it`;
   if (origins > 0) return ["warn", `${name}: the origin has to stay`, held];
   return ["bad", `${name}: chunks are in no store, and no origin is there`, waits ? `${held}; readers wait` : held];

@@ -61,7 +61,11 @@ fn a_person_sees_the_field_and_no_name_is_markup() {
     assert_eq!(shown.count("img, iframe, object, embed, form"), 0);
     assert_ne!(shown.browser.value("document.title"), "owned");
     assert_eq!((shown.count("button.tile"), shown.count(".tile.gone"), shown.count(".tile.self")), (10, 1, 1));
-    assert_eq!((shown.count(".tile.warn"), shown.count(".tile.bad")), (1, 1));
+    assert_eq!((shown.count(".tile.warn"), shown.count(".tile.bad")), (2, 1));
+    // A slow machine is told of as `vfield status` does, and is not well; nor is a field with a death.
+    let slow = "192.168.1.7:4440 has a link of 96 Mbit/s, others 936: cable, port or load?";
+    assert!(shown.text("#verdicts").contains(slow));
+    assert!(shown.text("#counts").contains("2 in trouble, 1 slow, 1 died"), "{}", shown.text("#counts"));
     assert_eq!((shown.count(".band"), shown.count("canvas.stores")), (3, 3));
     // Part of the ring is in no store, part has one copy and more.
     for kind in ["hole", "claimed", "seen"] {

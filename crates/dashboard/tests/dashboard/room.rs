@@ -115,7 +115,7 @@ impl Room {
             capacity_bytes: if number == 1 { 0 } else { 40 << 20 },
             held_bytes: if number == 1 { 0 } else { (tick << 20).min(40 << 20) },
             origin_of: (number == 1).then(|| HOSTILE.to_owned()).into_iter().collect(),
-            link_bytes_per_s: Some(117_000_000),
+            link_bytes_per_s: Some(if number == 6 { 12_000_000 } else { 117_000_000 }),
             ..NodeStatus::default()
         }
     }

@@ -73,8 +73,7 @@ pub(super) fn rps(facts: &Facts) -> Vec<Finding> {
     let of = |link: &Link| {
         // Queues that interrupt different processors need no help of software. A virtual interface
         // hands packets over on the processor of their sender, and RPS only adds a wake-up.
-        let is_device = !link.driver.is_empty();
-        let is_candidate = cpus > 1 && is_device && link.rx_queues() == 1 && !link.has_rps() && is_fast(link);
+        let is_candidate = cpus > 1 && link.is_device() && link.rx_queues() == 1 && !link.has_rps() && is_fast(link);
         is_candidate.then(|| {
             let name = &link.name;
             let fact = format!("{name} has one receive queue on {cpus} processors, and RPS is off");

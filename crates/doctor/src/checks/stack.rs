@@ -34,8 +34,9 @@ pub(super) fn backlog(facts: &Facts) -> Vec<Finding> {
 
 pub(super) fn buffers(facts: &Facts) -> Vec<Finding> {
     let Some((receive, send)) = facts.net.tcp_buffers_max else { return Vec::new() };
-    let mbit =
-        facts.links.iter().filter_map(|link| link.speed_mbit).filter(|mbit| *mbit < 1 << 22).max().unwrap_or(1000);
+    // The rate of a virtual interface is made up.
+    let devices = facts.links.iter().filter(|link| link.is_device());
+    let mbit = devices.filter_map(|link| link.speed_mbit).filter(|mbit| *mbit < 1 << 22).max().unwrap_or(1000);
     let needs = (mbit * 125 * ROUND_TRIP_MS).max(BUFFER_MIN);
     if receive.min(send) >= needs {
         return Vec::new();
@@ -44,7 +45,9 @@ pub(super) fn buffers(facts: &Facts) -> Vec<Finding> {
     let carries = receive.min(send) / ROUND_TRIP_MS / 125;
     let costs =
         format!("a connection carries at most {carries} Mbit/s with {ROUND_TRIP_MS} ms of delay; the link has {mbit}");
-    let command = format!("sysctl -w net.ipv4.tcp_rmem='4096 131072 {needs}' net.ipv4.tcp_wmem='4096 65536 {needs}'");
+    // What is more already stays.
+    let (more, most) = (receive.max(needs), send.max(needs));
+    let command = format!("sysctl -w net.ipv4.tcp_rmem='4096 131072 {more}' net.ipv4.tcp_wmem='4096 65536 {most}'");
     let undo = format!("sysctl -w net.ipv4.tcp_rmem='4096 131072 {receive}' net.ipv4.tcp_wmem='4096 65536 {send}'");
     vec![Finding::new("tcp-buffers", Weight::Slow, fact, costs).typed(command, undo)]
 }
