@@ -34,8 +34,8 @@ pub fn explain(error: StartError) -> Failure {
             Failure::failed(format!("cannot listen on {addr}: {}", plain(&source))).hint(hint)
         }
         StartError::Bootstrap { .. } => Failure::failed(fact).hint(
-            "name a running member: `vfield status` shows its address; a firewall must pass TCP and UDP; \
-             --retry forever keeps trying",
+            "name a running member: `vfield status` shows its address; a firewall must pass TCP and UDP; a field \
+             with a key wants --field-key FILE; while no member answers, --retry forever keeps trying",
         ),
         StartError::Twin { .. } => Failure::failed(fact).hint(TWIN),
         StartError::NotAdmitted { .. } => Failure::failed(fact).hint(

@@ -4,7 +4,7 @@
 //! thousand nodes only those are formatted that are shown.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Instant;
 use vfield_console::text::{aligned, clean};
@@ -12,6 +12,7 @@ use vfield_console::values::duration;
 use vfield_console::values::size::human;
 use vfield_control::message::DaemonStatus;
 use vfield_control::shares::some_percent;
+use vfield_control::slow_links::slow_links;
 use vfield_node::explained::ExplainedChunk;
 use vfield_node::status::{ImageStatus, NodeStatus, PeerTraffic, Traffic};
 
@@ -103,6 +104,7 @@ impl View {
     fn nodes(&self, nodes: &[NodeStatus], rates: &Rates, above: usize) -> Vec<String> {
         // The table's head and the last line.
         let room = self.size.height.map_or(NODES_SHOWN, |height| height.saturating_sub(above + 2));
+        let slow = slow(nodes);
         let mut order: Vec<&NodeStatus> = nodes.iter().collect();
         order.sort_by_cached_key(|node| {
             let (came, went) = rates.of(&node.id);
@@ -113,7 +115,7 @@ impl View {
             };
             (node.state != "self", Reverse(most), node.addr.parse::<SocketAddr>().ok())
         });
-        let rows = order.iter().skip(self.skip).take(room).map(|node| row(node, rates));
+        let rows = order.iter().skip(self.skip).take(room).map(|node| row(node, rates, &slow));
         let head = ["ADDRESS", "STATE", "IN/S", "OUT/S", "HELD", "OF", "ORIGIN OF"].map(str::to_owned);
         let rows: Vec<[String; COLUMNS]> = std::iter::once(head).chain(rows).collect();
         let shown = rows.len() - 1;
@@ -155,14 +157,20 @@ const RIGHT: [usize; 4] = [2, 3, 4, 5];
 /// The columns in the order in which they are given up where there is no room.
 const LEAST_FIRST: [usize; COLUMNS - 1] = [6, 5, 4, 1, 3, 2];
 
-fn row(node: &NodeStatus, rates: &Rates) -> [String; COLUMNS] {
+/// The addresses of links that are slower than those of others.
+fn slow(nodes: &[NodeStatus]) -> BTreeSet<&str> {
+    let links = nodes.iter().filter_map(|node| Some((&*node.addr, node.link_bytes_per_s?)));
+    slow_links(links).iter().map(|link| link.addr).collect()
+}
+
+fn row(node: &NodeStatus, rates: &Rates, slow: &BTreeSet<&str>) -> [String; COLUMNS] {
     let (came, went) = rates.of(&node.id);
     let is_self = node.state == "self";
     let rate = |rate| if is_self { String::new() } else { per_second(rate) };
     let bytes = |bytes| if node.capacity_bytes > 0 { human(bytes) } else { String::new() };
     [
         clean(&node.addr),
-        clean(&node.state),
+        if node.state == "alive" && slow.contains(&*node.addr) { "slow".to_owned() } else { clean(&node.state) },
         rate(came),
         rate(went),
         bytes(node.held_bytes),
@@ -203,6 +211,10 @@ fn head(status: &DaemonStatus) -> Vec<String> {
         format!("up {}", duration::human(node.uptime_s)),
         format!("version {}", clean(&node.version)),
     ];
+    let died = node.gone.iter().filter(|gone| gone.how != "left").count();
+    let slow = slow(&node.nodes).len();
+    let trouble = [(died, "died"), (slow, "slow")].into_iter().filter(|(count, _)| *count > 0);
+    parts.splice(2..2, trouble.map(|(count, what)| format!("{count} {what}")));
     if node.draining {
         parts.insert(1, "drained".to_owned());
     }
@@ -221,7 +233,13 @@ fn image_parts(image: &ImageStatus) -> Vec<String> {
     if image.capacity_bytes > 0 {
         parts.push(format!("here {} of {}", human(image.held_bytes), human(image.capacity_bytes)));
     }
-    parts.push(if image.origin_may_leave { "the origin may leave" } else { "the origin is needed" }.to_owned());
+    let origin = match (image.origins, image.origin_may_leave) {
+        (0, true) => "no origin is needed",
+        (0, false) => "no origin is left",
+        (_, true) => "the origin may leave",
+        (_, false) => "the origin is needed",
+    };
+    parts.push(origin.to_owned());
     parts
 }
 

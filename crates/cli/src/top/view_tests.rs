@@ -3,7 +3,7 @@
 use super::*;
 use std::time::Duration;
 use vfield_node::explained::{FetchStatus, RequestStatus, StepStatus};
-use vfield_node::status::Status;
+use vfield_node::status::{GoneStatus, Status};
 
 /// Two samples, a second apart, of a field of so many nodes beside this one.
 fn samples(nodes: usize) -> [Sample; 2] {
@@ -25,6 +25,7 @@ fn samples(nodes: usize) -> [Sample; 2] {
         name: "viver.squash".into(),
         coverage: 0.75,
         multiplicity_min: 1,
+        origins: 1,
         capacity_bytes: 64 << 20,
         held_bytes: 32 << 20,
         ..ImageStatus::default()
@@ -159,4 +160,22 @@ fn rates_are_those_of_one_process() {
     before.status.pid = 8;
     assert!(view(80, None).lines(&now, Some(&before))[2].starts_with("in -  out -"));
     assert!(view(80, None).lines(&now, None)[2].starts_with("in -  out -"));
+}
+
+#[test]
+fn deaths_and_slow_links_are_in_sight() {
+    let [before, mut now] = samples(4);
+    let status = &mut now.status.node;
+    for node in &mut status.nodes {
+        node.link_bytes_per_s = Some(if node.addr.contains("0.5") { 1_200_000 } else { 12_000_000 });
+    }
+    let gone = |how: &str| GoneStatus { how: how.into(), ..GoneStatus::default() };
+    status.gone = vec![gone("died"), gone("died"), gone("left")];
+    (status.images[0].origins, status.images[0].origin_may_leave) = (0, true);
+    let lines = view(120, None).lines(&now, Some(&before));
+    assert_eq!(lines[0], "198.18.0.1:4440  5 nodes  2 died  1 slow  up 3m 12s  version 0.1.0");
+    assert!(lines[1].ends_with("no origin is needed"), "{}", lines[1]);
+    assert!(lines.iter().any(|line| line.starts_with("198.18.0.5:4440  slow")), "{lines:#?}");
+    now.status.node.images[0].origin_may_leave = false;
+    assert!(view(120, None).lines(&now, None)[1].ends_with("no origin is left"));
 }

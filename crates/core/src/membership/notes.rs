@@ -12,10 +12,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl Membership {
-    /// A snapshot for another member: all known members, this node first, and the records of the
-    /// living. Those that the other member knows, given by id, are left out.
+    /// A snapshot for another member: this node, the members that it may tell of, and the records of
+    /// the living. Those that the other member knows, given by id, are left out.
     pub fn snapshot(&self, known: &[Known]) -> (Vec<Member>, Vec<Record>) {
-        self.about(self.roster.iter().filter(|member| !self.is_known(member, known)))
+        self.about(self.roster.told().filter(|member| !self.is_known(member, known)))
     }
 
     /// The same for a newcomer, with `most` of the living that it does not know. Half of them are

@@ -97,6 +97,9 @@ pub struct Roster {
     suspects: BTreeMap<NodeId, Time>,
     /// Dead members that may come back.
     lost: BTreeSet<NodeId>,
+    /// Departed members that never lived here. They are not told of: each newcomer would, for as long
+    /// as a member that knew them, and so they would never be forgotten.
+    hearsay: BTreeSet<NodeId>,
     /// Live members that have spoken to this node themselves.
     met: BTreeSet<NodeId>,
     /// The owner of each live address, by [`digest`].
@@ -141,11 +144,13 @@ impl Roster {
         if known.is_some_and(|known| known.rank() >= member.rank()) || member.identity.generation > believed(known) {
             return Change::default();
         }
+        let never_lived = known.is_none_or(|_| self.hearsay.contains(&node));
         let comes = member.state.is_live() && !self.live.contains_key(&node);
         if (comes && !self.has_place(node)) || (known.is_none() && !self.has_room()) {
             return Change::default();
         }
-        let mut change = Change { news: true, ..Change::default() };
+        let is_hearsay = never_lived && matches!(member.state, State::Left | State::Replaced);
+        let mut change = Change { news: !is_hearsay, ..Change::default() };
         if member.state.is_live()
             && let Some(other) = self.addresses.get(&digest(member.identity.addr)).filter(|other| **other != node)
         {
@@ -171,6 +176,9 @@ impl Roster {
             State::Alive | State::Down => now + REMEMBER_DOWN,
         };
         self.put(member, now, until);
+        if is_hearsay {
+            self.hearsay.insert(node);
+        }
         match (was, member.state.is_live()) {
             (None, true) => change.up = Some(member.identity),
             (Some(was), false) => change.down.push(was),
@@ -201,6 +209,7 @@ impl Roster {
             self.addresses.remove(&digest(was.identity.addr));
         }
         self.dead.remove(&node);
+        self.hearsay.remove(&node);
         self.clear_deadline(node);
         if member.state.is_live() {
             self.live.insert(node, member);
@@ -262,6 +271,7 @@ impl Roster {
     fn forget(&mut self, node: NodeId) {
         self.dead.remove(&node);
         self.lost.remove(&node);
+        self.hearsay.remove(&node);
         self.clear_deadline(node);
     }
 
@@ -284,6 +294,11 @@ impl Roster {
             (Some(_), _) => live.next(),
             (None, _) => dead.next(),
         })
+    }
+
+    /// The members that others are told of, by id.
+    pub fn told(&self) -> impl Iterator<Item = &Member> {
+        self.iter().filter(|member| !self.hearsay.contains(&member.identity.node))
     }
 
     /// Members that are alive or suspect.
@@ -445,7 +460,8 @@ mod tests {
                 };
                 assert!(!learn(&mut roster(), member(1, 2, last + 1, incarnation, state)), "{known:?} {state:?}");
                 let (mut roster, said) = (roster(), member(1, 2, last, incarnation, state));
-                assert!(learn(&mut roster, said), "{known:?} {state:?}");
+                learn(&mut roster, said);
+                assert_eq!(roster.get(NodeId(1)), Some(&said), "{known:?} {state:?}");
                 let (generation, incarnation) = Member::life_after(said.life());
                 let answer = member(1, 1, generation, incarnation, Alive);
                 assert!(learn(&mut roster, answer), "{known:?} {state:?}");

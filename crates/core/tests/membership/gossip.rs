@@ -91,6 +91,24 @@ fn a_goodbye_is_believed_at_once() {
     assert!(took < Duration::from_millis(500), "{took:?}");
 }
 
+/// Each newcomer hears of it, and would remember it for as long as a member that knew it.
+#[test]
+fn a_goodbye_is_forgotten_though_newcomers_keep_coming() {
+    let mut room = room(5);
+    let gone = room.members[3].me().node;
+    let effects = room.members[3].leave(room.now);
+    room.apply(3, effects);
+    room.dead.insert(3);
+    for _ in 0..6 {
+        room.join();
+        room.run(Duration::from_secs(30));
+    }
+    for at in room.living() {
+        let (members, _) = room.members[at].snapshot(&[]);
+        assert!(members.iter().all(|member| member.identity.node != gone), "member {at} tells of it");
+    }
+}
+
 #[test]
 fn a_member_that_comes_back_after_its_goodbye_is_believed() {
     let mut room = room(30);
