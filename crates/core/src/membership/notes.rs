@@ -12,8 +12,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl Membership {
-    /// A snapshot for another member: this node, the members that it may tell of, and the records of
-    /// the living. Those that the other member knows, given by id, are left out.
+    /// A snapshot for another member: this node, the members that it may tell of, and the records
+    /// of the living. Those that the other member knows, given by id, are left out.
     pub fn snapshot(&self, known: &[Known]) -> (Vec<Member>, Vec<Record>) {
         self.about(self.roster.told().filter(|member| !self.is_known(member, known)))
     }

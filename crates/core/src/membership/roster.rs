@@ -97,8 +97,8 @@ pub struct Roster {
     suspects: BTreeMap<NodeId, Time>,
     /// Dead members that may come back.
     lost: BTreeSet<NodeId>,
-    /// Departed members that never lived here. They are not told of: each newcomer would, for as long
-    /// as a member that knew them, and so they would never be forgotten.
+    /// Departed members that never lived here. They are not told of. Otherwise each newcomer would
+    /// remember them as long as a member that knew them, and they would never be forgotten.
     hearsay: BTreeSet<NodeId>,
     /// Live members that have spoken to this node themselves.
     met: BTreeSet<NodeId>,

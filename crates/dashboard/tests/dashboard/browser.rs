@@ -62,7 +62,7 @@ fn a_person_sees_the_field_and_no_name_is_markup() {
     assert_ne!(shown.browser.value("document.title"), "owned");
     assert_eq!((shown.count("button.tile"), shown.count(".tile.gone"), shown.count(".tile.self")), (10, 1, 1));
     assert_eq!((shown.count(".tile.warn"), shown.count(".tile.bad")), (2, 1));
-    // A slow machine is told of as `vfield status` does, and is not well; nor is a field with a death.
+    // As `vfield status` tells of it. It is not well, and neither is a field with deaths.
     let slow = "192.168.1.7:4440 has a link of 96 Mbit/s, others 936: cable, port or load?";
     assert!(shown.text("#verdicts").contains(slow));
     assert!(shown.text("#counts").contains("2 in trouble, 1 slow, 1 died"), "{}", shown.text("#counts"));
