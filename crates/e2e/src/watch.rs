@@ -95,6 +95,11 @@ impl Watch {
         Duration::from_secs_f64(seconds.unwrap_or_else(|| panic!("{} has read nothing", self.name)))
     }
 
+    /// Reads that failed and bytes that were wrong so far.
+    pub fn errors(&self) -> Vec<String> {
+        [self.said("refused "), self.said("wrong ")].concat()
+    }
+
     /// Ends it and judges what it has seen. Each restart of its daemon may refuse one read.
     ///
     /// # Panics

@@ -41,6 +41,8 @@ fn readers(field: &Field) -> Result<Vec<(usize, Watch)>, LabError> {
 /// The longest read of all readers so far.
 fn longest(readers: &[(usize, Watch)]) -> Result<Duration, LabError> {
     readers.iter().try_for_each(|(_, reader)| reader.goes_on())?;
+    // Each round, so that hours of rounds need not be awaited.
+    readers.iter().for_each(|(number, reader)| assert!(reader.errors().is_empty(), "{number}: {:#?}", reader.errors()));
     Ok(readers.iter().map(|(_, reader)| reader.longest()).max().unwrap_or_default())
 }
 
