@@ -14,6 +14,7 @@ use crate::marker::Marker;
 use crate::slots::slots;
 use crate::space::Run;
 use crate::tree::{Attributes, File, Inode, InodeId, Kind, Origin, Tree};
+use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -50,7 +51,10 @@ impl Earlier {
     pub fn open(path: &Path, chunk_size: ChunkSize) -> Result<Self, PackError> {
         let refuse = |why: String| PackError::Like(path.to_owned(), why);
         let unreadable = |error: io::Error| refuse(vfield_console::failure::plain(&error));
-        let file = fs::File::open(path).map_err(unreadable)?;
+        // A named pipe is not to be waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unreadable(errno.into()))?;
+        let file = fs::File::from(file);
         if !file.metadata().map_err(unreadable)?.is_file() {
             return Err(refuse("not a regular file".into()));
         }

@@ -6,6 +6,7 @@
 
 use crate::contents::Archive;
 use crate::error::PackError;
+use crate::source;
 use flate2::read::MultiGzDecoder;
 use ring::digest::{Context, SHA256};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -64,7 +65,7 @@ pub fn layers(path: &Path, scratch: &Path) -> Result<Vec<Archive>, PackError> {
     }
     let layer = |layer: &Descriptor| {
         let at = blob(path, &layer.digest)?;
-        let file = fs::File::open(&at).map_err(|error| PackError::Source(at.clone(), error))?;
+        let file = source::open(&at)?;
         check(&at, &file, &layer.digest)?;
         let file = unpacked(&at, file, scratch)?;
         Archive::new(at, file)
@@ -85,7 +86,7 @@ fn blob(layout: &Path, digest: &str) -> Result<std::path::PathBuf, PackError> {
 /// The index or the manifest in a file.
 fn named(path: &Path, digest: Option<&str>) -> Result<Named, PackError> {
     let failed = |error| PackError::Source(path.to_owned(), error);
-    let file = fs::File::open(path).map_err(failed)?;
+    let file = source::open(path)?;
     if let Some(digest) = digest {
         check(path, &file, digest)?;
     }

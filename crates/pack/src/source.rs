@@ -4,6 +4,7 @@ use crate::contents::{Archive, Sources};
 use crate::error::PackError;
 use crate::tree::Tree;
 use crate::{directory, oci, tar};
+use rustix::fs::{Mode, OFlags};
 use std::fs;
 use std::path::Path;
 use vfield_console::new_file::directory_of;
@@ -40,11 +41,23 @@ pub fn read(path: &Path, output: &Path, chunk_size: ChunkSize) -> Result<Source,
         let (tree, directory, left_out) = directory::read(path, chunk_size.bytes())?;
         return Ok(Source { tree, sources: Sources::Directory(directory), left_out });
     }
-    if !metadata.is_file() {
+    let file = open(path)?;
+    archives(vec![Archive::new(path.to_owned(), oci::unpacked(path, file, directory_of(output))?)?])
+}
+
+/// Opens a regular file, and nothing else: a named pipe would make the caller wait for a writer.
+///
+/// # Errors
+/// If it is none, or cannot be read.
+pub fn open(path: &Path) -> Result<fs::File, PackError> {
+    let failed = |error| PackError::Source(path.to_owned(), error);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    let file = fs::File::from(file);
+    if !file.metadata().map_err(failed)?.is_file() {
         return Err(PackError::NoSource(path.to_owned(), "neither a directory nor a regular file".into()));
     }
-    let file = fs::File::open(path).map_err(failed)?;
-    archives(vec![Archive::new(path.to_owned(), oci::unpacked(path, file, directory_of(output))?)?])
+    Ok(file)
 }
 
 /// The tree of archives, each on top of those before it.

@@ -1,6 +1,7 @@
 //! Sources that cannot be packed: one clear line, and nothing is left behind.
 
 use super::support::{Desk, can_run, check, noise, run, shell};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs;
 use std::path::Path;
@@ -103,6 +104,29 @@ fn what_is_no_source_is_refused() {
     desk.directory("out");
     let error = desk.try_pack(&source, "out", None).unwrap_err().to_string();
     assert!(error.ends_with("is a directory"), "{error}");
+}
+
+/// Nobody writes to these pipes: who waited for that would wait for good.
+#[test]
+fn a_named_pipe_is_not_waited_for() {
+    let desk = Desk::new();
+    let source = desk.directory("source");
+    fs::write(source.join("file"), "text").unwrap();
+    let pipe = |path: &Path| mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    pipe(&desk.path("pipe"));
+    assert_eq!(line(&desk, &desk.path("pipe"), None), "pipe: neither a directory nor a regular file");
+    assert_eq!(line(&desk, &source, Some("pipe")), "--like: pipe: not a regular file");
+    // In the place of a blob of a layout; the same opens an index, a manifest and a layer.
+    let digest = "0".repeat(64);
+    fs::create_dir_all(desk.path("oci/blobs/sha256")).unwrap();
+    fs::write(desk.path("oci/oci-layout"), "{\"imageLayoutVersion\":\"1.0.0\"}").unwrap();
+    pipe(&desk.path("oci/blobs/sha256").join(&digest));
+    for named in ["manifests", "layers"] {
+        let index = format!("{{\"{named}\":[{{\"digest\":\"sha256:{digest}\"}}]}}");
+        fs::write(desk.path("oci/index.json"), index).unwrap();
+        let said = line(&desk, &desk.path("oci"), None);
+        assert!(said.ends_with("0000: neither a directory nor a regular file"), "{said}");
+    }
 }
 
 #[test]
