@@ -31,6 +31,10 @@ const BUNDLE_ENDS: u8 = 4;
 /// An image has this part of it free for later versions, so few of them need a longer one. Zeros
 /// cost a field nothing.
 const ROOM_TO_GROW: u64 = 32;
+/// Chunks of contents that grow in their last chunk, whatever small files lie there. That chunk is
+/// new anyway, and the small files get one new chunk at most. Else the contents would go to the end
+/// of the image, which may then need another length.
+const LARGE_CHUNKS: u64 = 16;
 /// Room for one more name in a directory beside its inode, in bytes.
 const NAME_SLACK_BYTES: u64 = 32;
 
@@ -137,8 +141,9 @@ impl Work<'_> {
         for area in &self.areas {
             taken.claim(Run { start: area.start / SLOTS_PER_BLOCK, blocks: area.blocks / SLOTS_PER_BLOCK });
         }
-        // Contents that may be equal go first. Then all that fit, and those that may grow last.
-        for claim in [Fit::Equal, Fit::Within, Fit::Longer] {
+        // Contents that may be equal go first, but for those in the way of large ones. Then all
+        // that fit, and those that may grow last.
+        for claim in [Fit::InLastChunk, Fit::Equal, Fit::Within, Fit::Longer] {
             for place in 0..self.drafts.len() {
                 self.keep_blocks(place, claim, earlier, likeness, &mut taken, &mut taken_slots);
             }
@@ -213,8 +218,11 @@ impl Work<'_> {
         let Some(id) = likeness.contents[place].filter(|_| self.drafts[place].blocks.is_none()) else { return };
         let spot = earlier.spot(id);
         let (Some(old), Some((blocks, apart))) = (spot.blocks, self.blocks_like(place, spot.form)) else { return };
+        let chunks = |blocks: u64| blocks.div_ceil(self.chunk_blocks);
+        let fits_its_chunks = chunks(blocks) == chunks(old.blocks) && chunks(blocks) >= LARGE_CHUNKS;
         let found = match blocks.cmp(&old.blocks) {
             _ if likeness.equal[place] => Fit::Equal,
+            std::cmp::Ordering::Greater if fits_its_chunks => Fit::InLastChunk,
             std::cmp::Ordering::Greater => Fit::Longer,
             _ => Fit::Within,
         };
@@ -387,6 +395,8 @@ impl Work<'_> {
 enum Fit {
     /// They are, or seem to be, the same.
     Equal,
+    /// They need more blocks, and no more chunks: large contents.
+    InLastChunk,
     /// They need no more blocks.
     Within,
     /// They need more.

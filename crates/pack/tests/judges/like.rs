@@ -54,6 +54,28 @@ fn contents_that_move_keep_their_place_and_inodes_their_number() {
     assert_same(&source, desk.mount("two").path());
 }
 
+/// A library of many chunks gets three blocks longer, and small files lie in its last chunk.
+#[test]
+fn large_contents_that_grow_a_little_stay_where_they_are() {
+    if !can_run(&["fsck.erofs"]) {
+        return;
+    }
+    let desk = Desk::new();
+    let source = desk.directory("source");
+    let library = source.join("library.so");
+    fs::write(&library, noise(1, 4 << 20 | 9 << 10)).unwrap();
+    for number in 0..200 {
+        fs::write(source.join(format!("text {number}")), noise(number + 2, 11_000)).unwrap();
+    }
+    desk.pack(&source, "one", None);
+    fs::write(&library, noise(1, 4 << 20 | 21 << 10)).unwrap();
+    let report = desk.pack(&source, "two", Some("one"));
+    // Its last chunk, the next place of the small files, and the chunks with metadata.
+    let new = report.shared.with_data - report.shared.same;
+    assert!(new <= 6, "{new} chunks are new");
+    assert_same(&source, desk.mount("two").path());
+}
+
 #[test]
 fn a_tree_that_grows_and_shrinks_stays_whole() {
     if !can_run(&["fsck.erofs"]) {
