@@ -1,14 +1,15 @@
 //! Tags on the command line: `vfield publish` and `vfield tag`.
 //!
 //! The text is made and signed here; the daemon verifies it and tells the field. The secret key
-//! never leaves this process.
+//! never leaves this process. If it is on another machine, the text goes there in a file, and comes
+//! back with its signature.
 
 use crate::args::{PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
 use crate::{images, signature};
 use minisign::PublicKey;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use vfield_console::failure::Failure;
+use vfield_console::failure::{Failure, plain};
 use vfield_console::output;
 use vfield_console::text::{aligned, clean};
 use vfield_control::client::{self, Client};
@@ -18,6 +19,7 @@ use vfield_core::image::ImageId;
 use vfield_core::tag::{BadTag, Tag, TagName, Version};
 use vfield_core::tags::{Refused, SignedTag};
 use vfield_node::status::TagStatus;
+use vfield_trust::signature::{TrustedKeys, read_short};
 
 /// Percent of the chunks below which another way to build images is worth a word. A month of
 /// updates of a system leaves 86 % to a layout that stays, and 6 % to a rebuilt image.
@@ -65,6 +67,7 @@ pub fn run(options: &TagOptions) -> Result<(), Failure> {
             let image = version(&known, *to)?.image;
             tell(&signer, &next(&known, Some(image))?, control)
         }
+        TagAction::Send { file, signer } => send(file, public(signer)?, control),
         TagAction::Rm { tag, signer } => {
             let (signer, status) = (Signer::read(signer)?, client::status(control)?);
             let known = signer.must_know(&status, &tag.0)?;
@@ -75,16 +78,29 @@ pub fn run(options: &TagOptions) -> Result<(), Failure> {
 
 /// An operator with a key.
 struct Signer {
-    secret: minisign::SecretKey,
     public: String,
+    pen: Pen,
+}
+
+/// What a tag is signed with.
+enum Pen {
+    /// A secret key on this machine.
+    Here(Box<minisign::SecretKey>),
+    /// One on another machine, to which the text goes in this file.
+    Elsewhere(PathBuf),
 }
 
 impl Signer {
     fn read(options: &TagSigner) -> Result<Self, Failure> {
-        let secret = signature::secret(&options.secret_key)?;
+        let TagSigner { secret_key, unsigned, signer } = options;
+        if let (Some(file), Some(signer)) = (unsigned, signer) {
+            return Ok(Self { public: public(signer)?, pen: Pen::Elsewhere(file.clone()) });
+        }
+        let missing = || Failure::usage("neither --secret-key nor --unsigned is given");
+        let secret = signature::secret(secret_key.as_deref().ok_or_else(missing)?)?;
         let public = PublicKey::from_secret_key(&secret);
         let public = public.map_err(|error| Failure::failed(format!("signing failed: {error}")))?.to_base64();
-        Ok(Self { secret, public })
+        Ok(Self { public, pen: Pen::Here(Box::new(secret)) })
     }
 
     /// The tag of this name and this signer, if the daemon knows it.
@@ -174,20 +190,67 @@ fn version(known: &Tag, to: Option<u64>) -> Result<Version, Failure> {
     })
 }
 
-/// Signs a tag, and gives it to the daemon.
+/// Signs a tag, and gives it to the daemon; or has it signed elsewhere.
 fn tell(signer: &Signer, tag: &Tag, control: Option<&Path>) -> Result<(), Failure> {
     tag.check().map_err(|why| bad(&why))?;
     let text = tag.to_string();
+    let secret = match &signer.pen {
+        Pen::Here(secret) => secret,
+        Pen::Elsewhere(file) => {
+            let written = std::fs::write(file, text);
+            written.map_err(|error| unreadable(file, &plain(&error)).hint("its directory must be writable"))?;
+            let file = file.display().to_string();
+            let next = format!("sign {0} with minisign -S, and then: vfield tag send {0}", clean(&file));
+            return output::put(format!("{}; nobody knows it yet\n{next}\n", said(tag)).as_bytes());
+        }
+    };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let signature = signature::of(&signer.secret, &text, Path::new(tag.name.as_str()), now)?;
+    let signature = signature::of(secret, &text, Path::new(tag.name.as_str()), now)?;
+    give(SignedTag { signer: signer.public.clone(), text, signature }, tag, control)
+}
+
+/// Gives the daemon a tag that was signed elsewhere.
+fn send(file: &Path, signer: String, control: Option<&Path>) -> Result<(), Failure> {
+    let read = |path: &Path| {
+        let text = read_short(path).map_err(|error| unreadable(path, &plain(&error)));
+        text?.ok_or_else(|| unreadable(path, "too long, or no text"))
+    };
+    let text = read(file)?;
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".minisig");
+    let signature = read(Path::new(&beside)).map_err(|failure| failure.hint("sign the file with `minisign -S`"))?;
+    let tag: Tag = text.parse().map_err(|_| {
+        unreadable(file, "not the text of a tag")
+            .hint("make it with `vfield tag set`, `publish` or `rollback` and --unsigned")
+    })?;
+    give(SignedTag { signer, text, signature }, &tag, control)
+}
+
+/// Gives a tag to the daemon, which verifies it.
+fn give(signed: SignedTag, tag: &Tag, control: Option<&Path>) -> Result<(), Failure> {
     let mut client = Client::connect(control)?;
-    client.send(&Request::Tag(SignedTag { signer: signer.public.clone(), text, signature }))?;
+    client.send(&Request::Tag(signed))?;
     let Reply::Done = client.reply()? else { return Err(client.unexpected()) };
-    let said = match tag.image {
+    output::put(format!("{}\n", said(tag)).as_bytes())
+}
+
+fn said(tag: &Tag) -> String {
+    let what = match tag.image {
         Some(image) => format!("names the image {}", image.short()),
         None => "removes the tag".to_owned(),
     };
-    output::put(format!("tag {}: serial {} {said}\n", tag.name, tag.serial).as_bytes())
+    format!("tag {}: serial {} {what}", tag.name, tag.serial)
+}
+
+fn unreadable(file: &Path, why: &str) -> Failure {
+    Failure::failed(format!("{}: {why}", file.display()))
+}
+
+/// A public key that is given itself, or in a file, as it is written.
+fn public(given: &str) -> Result<String, Failure> {
+    let keys = TrustedKeys::read(&[given.to_owned()]).map_err(signature::explain)?;
+    let key = keys.as_ref().and_then(|keys| keys.written().next()).map(str::to_owned);
+    key.ok_or_else(|| Failure::usage("--signer names no key"))
 }
 
 fn bad(why: &BadTag) -> Failure {

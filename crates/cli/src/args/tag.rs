@@ -13,7 +13,12 @@ Examples:
   vfield tag set prod viver-v2.erofs -s operator.key    move the tag to an image of the daemon
   vfield tag set prod viver-v2.erofs -s operator.key --rollout 10
   vfield tag rollback prod -s operator.key              back to the version before
-  vfield tag rm prod -s operator.key                    nobody follows it any more";
+  vfield tag rm prod -s operator.key                    nobody follows it any more
+
+With the secret key on another machine:
+  vfield tag set prod viver-v2.erofs --unsigned prod.tag --signer operator.pub
+  minisign -S -s operator.key -m prod.tag               there
+  vfield tag send prod.tag --signer operator.pub";
 
 pub(super) const PUBLISH_EXAMPLES: &str = "\
 Examples:
@@ -31,12 +36,30 @@ Examples:
 Open files stay with the version in which they were opened. When the command ends, the mount stays:
 end it with `umount /srv/data`.";
 
-/// The signer of a tag.
+/// The signer of a tag: a secret key here, or one on another machine.
 #[derive(Debug, Args)]
 pub struct TagSigner {
     /// Secret key of `minisign -G`; vfield asks for its password
-    #[arg(long, short = 's', value_name = "KEY", value_hint = ValueHint::FilePath)]
-    pub secret_key: PathBuf,
+    #[arg(
+        long,
+        short = 's',
+        value_name = "KEY",
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "unsigned"
+    )]
+    pub secret_key: Option<PathBuf>,
+    /// Write the text of the tag to this file and tell nobody, to sign it on another machine
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        requires = "signer",
+        conflicts_with = "secret_key"
+    )]
+    pub unsigned: Option<PathBuf>,
+    /// With --unsigned: public key of the signer, or its file
+    #[arg(long, value_name = "KEY", requires = "unsigned")]
+    pub signer: Option<String>,
 }
 
 /// The numbers of a tag.
@@ -129,6 +152,15 @@ pub enum TagAction {
         /// The signer of the tag.
         #[command(flatten)]
         signer: TagSigner,
+    },
+    /// Tell the field of a tag that was signed on another machine
+    Send {
+        /// The text of the tag, as --unsigned wrote it; its signature is FILE.minisig
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Public key of the signer, or its file
+        #[arg(long, value_name = "KEY")]
+        signer: String,
     },
     /// Remove a tag: nodes that follow it go on with what they have
     Rm {

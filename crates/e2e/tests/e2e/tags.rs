@@ -267,6 +267,41 @@ fn who_trusts_nobody_says_so_and_follows_one_signer() -> Outcome {
     Ok(())
 }
 
+/// The secret key is on a machine that the field does not reach, with the stock tool.
+#[test]
+fn a_tag_is_signed_on_another_machine() -> Outcome {
+    if !have(&[Need::Tool("minisign")]) {
+        return Ok(());
+    }
+    let room = Room::of(1, &["v1.img", "v2.img"], image)?;
+    let (text, public) = (room.file("prod.tag"), room.public.display().to_string());
+    let file = text.display().to_string();
+    let ask = |words: &[&str]| run(&mut room.origin.ask_to(words));
+    let unsigned = |words: &[&str]| ask(&[words, &["--unsigned", &file, "--signer", &public]].concat());
+    let send = || ask(&["tag", "send", &file, "--signer", &public]);
+    let v1 = room.file("v1.img").display().to_string();
+    let said = unsigned(&["publish", &v1, "--tag", "prod"])?;
+    assert!(said.contains("tag prod: serial 1 names the image ") && said.contains("nobody knows it yet"), "{said}");
+    assert!(room.origin.status()?["tags"].as_array().is_none_or(Vec::is_empty), "somebody was told");
+    assert!(refusal(send()).contains("prod.tag.minisig: no such file or directory"));
+    let sign = || run(Command::new("minisign").arg("-Sm").arg(&text).arg("-s").arg(&room.secret));
+    sign()?;
+    assert!(send()?.starts_with("tag prod: serial 1 names the image "));
+
+    unsigned(&["tag", "set", "prod", "v2.img"])?;
+    assert!(refusal(send()).contains("its signature is wrong"), "the signature is that of another text");
+    sign()?;
+    send()?;
+    unsigned(&["tag", "rollback", "prod"])?;
+    sign()?;
+    send()?;
+    assert_eq!(room.origin.status()?["tags"][0]["serial"], 3);
+    assert!(refusal(send()).contains("serial 3"), "it is sent once");
+    std::fs::write(&text, "no tag\n")?;
+    assert!(refusal(send()).contains("prod.tag: not the text of a tag"));
+    Ok(())
+}
+
 /// A tag that is followed before anybody has made it, and an image that comes later.
 #[test]
 fn a_follower_waits_for_its_tag() -> Outcome {
