@@ -39,12 +39,14 @@ struct Machine {
 }
 
 /// The version for a boot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handed {
     /// The machine is asked for a report of its serial.
     pub version: Version,
     /// The serial that the machine does not get any more, if that was decided now.
     pub given_up: Option<u64>,
+    /// The serials of all versions that the machine does not get any more, in order.
+    pub failed: Vec<u64>,
 }
 
 impl Boots {
@@ -73,7 +75,7 @@ impl Boots {
             (machine.serial, machine.boots, machine.runs) = (version.serial, 0, false);
         }
         machine.boots += 1;
-        Handed { version, given_up }
+        Handed { version, given_up, failed: machine.failed.iter().copied().collect() }
     }
 
     /// A machine says that it runs the version of this serial; true if it was given that last.
@@ -138,6 +140,7 @@ mod tests {
         assert_eq!(boot(&mut boots, &[2, 1]), (1, Some(2)));
         assert!(boots.runs(mac(1), 1));
         assert_eq!(boot(&mut boots, &[2, 1]), (1, None), "it stays");
+        assert_eq!(boots.hand_out(mac(1), &versions(&[2, 1])).failed, [2], "and is told why");
         // The next serial is another attempt, and so is the same image under a later serial.
         assert_eq!(boot(&mut boots, &[3, 2, 1]), (3, None));
         assert!(boots.runs(mac(1), 3));

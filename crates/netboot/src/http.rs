@@ -133,7 +133,11 @@ impl Site {
                     );
                 }
                 let booted = format!("{url}/booted/{}/{serial}", mac.hyphened());
-                self.menu.command_line(&followed::pinned(name, &handed.version), Some(&booted), &status)?
+                self.menu.command_line(
+                    &followed::pinned(name, &handed.version),
+                    Some((&booted, &handed.failed)),
+                    &status,
+                )?
             }
         };
         Ok(Found::Text(script::start(url, &line)))

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use vfield_console::failure::Failure;
 use vfield_control::message::DaemonStatus;
 use vfield_core::image::ImageId;
-use vfield_core::tag::TagName;
+use vfield_core::tag::{KEEP_MAX, SERIAL_MAX, TagName};
 
 /// Maximum members for a machine: one that answers is enough, and a kernel command line has 2048
 /// bytes.
@@ -20,6 +20,8 @@ const COMMAND_LINE_BYTES_MAX: usize = 2047 - "initrd=initrd ".len();
 const BOOTED: &str = "vfield.booted=";
 /// Longest URL in it: an IPv6 address, a network card, a serial.
 const BOOTED_BYTES_MAX: usize = 106;
+/// The word with the serials of its tag that failed on the machine.
+const FAILED: &str = "vfield.failed=";
 /// The word that names the images that a machine joins besides its root.
 const ALSO: &str = "vfield.also=";
 /// The words about a machine's secrets, and what each is about.
@@ -73,7 +75,8 @@ impl Menu {
                 Boot::Image(image) => menu.command_line(image, None, status)?,
                 Boot::Tag(name) => {
                     let image = followed::pinned(name, &followed::versions(name, Mac::default(), status)?[0]);
-                    menu.command_line(&image, Some(&"x".repeat(BOOTED_BYTES_MAX)), status)?
+                    let failed = vec![SERIAL_MAX; usize::from(KEEP_MAX) - 1];
+                    menu.command_line(&image, Some((&"x".repeat(BOOTED_BYTES_MAX), &failed)), status)?
                 }
             };
         }
@@ -90,9 +93,15 @@ impl Menu {
         self.tags.get(tag)
     }
 
-    /// The kernel's command line for a machine that gets `image`, joins through those that `status`
-    /// knows now, and tells the URL `booted` that it runs.
-    pub fn command_line(&self, image: &Pinned, booted: Option<&str>, status: &DaemonStatus) -> Result<String, Failure> {
+    /// The kernel's command line for a machine that gets `image`, and joins through those that
+    /// `status` knows now. If it follows a tag, it tells the URL of `booted` that it runs, and is
+    /// told the serials that failed on it.
+    pub fn command_line(
+        &self,
+        image: &Pinned,
+        booted: Option<(&str, &[u64])>,
+        status: &DaemonStatus,
+    ) -> Result<String, Failure> {
         image.check(status)?;
         let live = status.node.nodes.iter().filter(|node| node.state != "unreachable" && node.addr != status.node.addr);
         let members: Vec<&str> = std::iter::once(status.node.addr.as_str())
@@ -100,7 +109,11 @@ impl Menu {
             .take(MEMBERS_MAX)
             .collect();
         let append = if self.append.is_empty() { String::new() } else { format!(" {}", self.append) };
-        let booted = booted.map_or_else(String::new, |booted| format!(" {BOOTED}{booted}"));
+        let booted = booted.map_or_else(String::new, |(url, failed)| {
+            let failed: Vec<String> = failed.iter().map(u64::to_string).collect();
+            let failed = if failed.is_empty() { String::new() } else { format!(" {FAILED}{}", failed.join(",")) };
+            format!(" {BOOTED}{url}{failed}")
+        });
         let line = format!("ip=dhcp root=vfield:{}@{}{booted}{append}", image.word(), members.join(","));
         if line.len() > COMMAND_LINE_BYTES_MAX {
             let fact = format!("the kernel's command line would have {} bytes, and kernels read 2047", line.len());
@@ -296,6 +309,16 @@ pub mod tests {
         let typed = Typed::parse_from(["netboot", "prod"]);
         let refused = Menu::new(&typed.options, &status).unwrap_err();
         assert_eq!(refused.fact(), "the daemon has no version of tag prod");
+    }
+
+    #[test]
+    fn a_machine_is_told_what_failed_on_it() {
+        let line = |failed: &[u64]| {
+            let menu = made("root").unwrap();
+            menu.command_line(image(&menu.boot), Some(("http://h/booted/m/1", failed)), &status()).unwrap()
+        };
+        assert!(line(&[]).ends_with(" vfield.booted=http://h/booted/m/1"));
+        assert!(line(&[2, 5]).ends_with(" vfield.booted=http://h/booted/m/1 vfield.failed=2,5"));
     }
 
     #[test]
