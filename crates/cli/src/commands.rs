@@ -37,8 +37,17 @@ pub fn status(options: &StatusOptions) -> Result<(), Failure> {
     }
 }
 
-/// The block device of an image.
+/// The block device of an image, or of the version to which a followed tag leads.
 fn device<'a>(status: &'a DaemonStatus, wanted: &str) -> Result<&'a str, Failure> {
+    let following = status.following.iter().find(|following| following.tag == wanted);
+    let wanted = match following {
+        Some(following) if following.id.is_empty() => {
+            let failure = Failure::failed(format!("the tag {wanted} leads to no image here yet"));
+            return Err(failure.hint("`vfield tag ls` says why"));
+        }
+        Some(following) => &following.id,
+        None => wanted,
+    };
     let image = selection::choose(wanted, &status.node.images).map_err(|undecided| {
         let (fact, hint) = undecided.words(wanted, "the daemon");
         Failure::failed(fact).hint(hint)
@@ -146,6 +155,7 @@ pub fn man(options: &ManOptions) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vfield_control::message::FollowingStatus;
     use vfield_control::offer::ExportKind;
     use vfield_node::status::ImageStatus;
 
@@ -185,5 +195,11 @@ mod tests {
         assert_eq!(device(&status, "root.erofs"), Ok("/dev/nbd1"));
         assert_eq!(device(&status, "initrd").unwrap_err().fact(), "image initrd is no block device here");
         assert_eq!(device(&status, "erofs").unwrap_err().fact(), "the daemon has no image \"erofs\"");
+        let following =
+            |tag: &str, id: &str| FollowingStatus { tag: tag.into(), id: id.into(), ..FollowingStatus::default() };
+        // A tag comes before an image of its name.
+        status.following = vec![following("root.erofs", &root), following("prod", "")];
+        assert_eq!(device(&status, "root.erofs"), Ok("/dev/ublkb0"));
+        assert_eq!(device(&status, "prod").unwrap_err().fact(), "the tag prod leads to no image here yet");
     }
 }

@@ -65,13 +65,13 @@ trait Export: Debug + Send + Sync {
     fn places(&self) -> Vec<ExportStatus>;
 
     /// Exports one more image.
-    fn add(&self, source: &Arc<dyn BlockSource>) -> Result<(), Failure>;
+    fn add(&mut self, source: Arc<dyn BlockSource>) -> Job<'_, Result<(), Failure>>;
 
     /// Removes an image; its readers get errors.
     fn remove<'a>(&'a mut self, name: &'a str, console: &'a Console) -> Job<'a, Option<Removed>>;
 
     /// Takes back an image that was just added and has no users yet.
-    fn take_back(&self, name: &str);
+    fn take_back(&mut self, name: &str);
 
     /// Users of an image on this machine, in words.
     fn users(&self, name: &str) -> Vec<String>;
@@ -82,7 +82,7 @@ trait Export: Debug + Send + Sync {
     /// Has a tag's name lead to the image of this name, for readers that come from now on.
     fn lead(&self, _tag: &str, _image: &str) {}
 
-    /// Block devices with the names of their images. A kind with devices cannot add images.
+    /// Block devices with the names of their images.
     fn devices(&self) -> Vec<(String, PathBuf)> {
         Vec::new()
     }
@@ -143,10 +143,10 @@ impl Exports {
     }
 
     /// Exports one more image; all of the exports have it, or none.
-    pub fn add(&self, source: &Arc<dyn BlockSource>, console: &Console) -> Result<(), Failure> {
-        for (done, export) in self.running.iter().enumerate() {
-            if let Err(failure) = export.add(source) {
-                self.running[..done].iter().for_each(|export| export.take_back(source.name()));
+    pub async fn add(&mut self, source: &Arc<dyn BlockSource>, console: &Console) -> Result<(), Failure> {
+        for at in 0..self.running.len() {
+            if let Err(failure) = self.running[at].add(Arc::clone(source)).await {
+                self.running[..at].iter_mut().for_each(|export| export.take_back(source.name()));
                 return Err(failure);
             }
         }
@@ -165,11 +165,6 @@ impl Exports {
     /// Takes no new clients, or takes them again; clients that are there stay.
     pub fn shut(&self, is_shut: bool) {
         self.running.iter().for_each(|export| export.shut(is_shut));
-    }
-
-    /// True if each image is a block device.
-    pub fn makes_devices(&self) -> bool {
-        !self.devices().is_empty()
     }
 
     /// Users of the image of this name on this machine, in words; empty if it has none.

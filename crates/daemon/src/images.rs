@@ -149,7 +149,7 @@ impl Images {
     pub async fn add_tagged(self: &Arc<Self>, tag: &TagName, version: Version) -> Result<String, String> {
         let Version { image, serial } = version;
         if let Err(Reply::Refused { .. }) = self.may_add().await {
-            return Err(format!("serial {serial} is attached at the daemon's next start: it has devices or overlays"));
+            return Err(format!("serial {serial} is attached at the daemon's next start: it has overlays"));
         }
         let was_here = self.node.images().iter().any(|held| held.id == image);
         let added = self.node.add_tagged(tag, image).await;
@@ -277,7 +277,7 @@ impl Images {
         kept.map(Arc::new)
     }
 
-    /// Devices and overlays are made before a daemon gives up the right to do so.
+    /// Overlays are made before a daemon gives up the right to do so.
     async fn may_add(&self) -> Result<(), Reply> {
         let hint =
             "start the daemon again with this image too, or another daemon beside it with a --control of its own";
@@ -286,9 +286,6 @@ impl Images {
         }
         match &*self.exports.lock().await {
             None => Err(leaving()),
-            Some(exports) if exports.makes_devices() => {
-                Err(Reply::refused("a daemon with block devices cannot add images", hint))
-            }
             Some(_) => Ok(()),
         }
     }
@@ -301,16 +298,17 @@ impl Images {
         };
         let id = image.id.to_string();
         let status = self.node.status().images.into_iter().find(|status| status.id == id);
-        let exports = self.exports.lock().await;
-        let exported = match &*exports {
-            None => return leaving(),
-            Some(exports) => rollback::check(status.as_slice(), self.allow_rollback)
-                .and_then(|()| exports.add(&image.source, &self.console)),
+        let mut exports = self.exports.lock().await;
+        let Some(exports) = &mut *exports else { return leaving() };
+        let exported = match rollback::check(status.as_slice(), self.allow_rollback) {
+            Ok(()) => exports.add(&image.source, &self.console).await,
+            refused => refused,
         };
         if let Err(failure) = exported {
             self.node.drop_image(image.id);
             return refusal(&failure);
         }
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
         let names: Vec<String> = image.source.names().into_iter().map(str::to_owned).collect();
         tracing::info!(target: EVENTS, event = "added", image = ?names, id, "an image was added");
         self.console.say(&format!("added {} (id {})", names.join(", "), image.id.short()));

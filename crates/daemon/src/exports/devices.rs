@@ -29,9 +29,12 @@ enum Driver {
 
 pub(super) const KIND: Kind = Kind { check, start };
 
-/// The devices in the order of their images.
+/// The devices in the order of their images, and what makes them.
 #[derive(Debug)]
-struct Devices(Vec<Device>);
+struct Devices {
+    driver: Driver,
+    all: Vec<Device>,
+}
 
 /// One image's device.
 #[derive(Debug)]
@@ -70,25 +73,28 @@ fn start(offer: Offer<'_>) -> Starting<'_> {
         if let Some(why) = instead {
             console.say(&format!("the kernel's NBD client makes block devices: {why}"));
         }
-        Ok(Some(Box::new(Devices(make(driver, sources).await?)) as Box<dyn Export>))
+        let all = make(driver, sources).await?;
+        Ok(Some(Box::new(Devices { driver, all }) as Box<dyn Export>))
     })
 }
 
 impl Export for Devices {
     fn places(&self) -> Vec<ExportStatus> {
-        self.0.iter().map(Device::place).collect()
+        self.all.iter().map(Device::place).collect()
     }
 
-    fn add(&self, source: &Arc<dyn BlockSource>) -> Result<(), Failure> {
-        let fact = format!("{}: block devices are made at the start only", source.name());
-        Err(Failure::failed(fact).hint("start another daemon beside this one"))
+    fn add(&mut self, source: Arc<dyn BlockSource>) -> Job<'_, Result<(), Failure>> {
+        Box::pin(async move {
+            self.all.extend(make(self.driver, vec![source]).await?);
+            Ok(())
+        })
     }
 
     fn remove<'a>(&'a mut self, name: &'a str, console: &'a Console) -> Job<'a, Option<Removed>> {
         Box::pin(async move {
             let (gone, left): (Vec<Device>, _) =
-                std::mem::take(&mut self.0).into_iter().partition(|device| device.image() == name);
-            self.0 = left;
+                std::mem::take(&mut self.all).into_iter().partition(|device| device.image() == name);
+            self.all = left;
             for device in gone {
                 device.stop(console).await;
             }
@@ -96,15 +102,18 @@ impl Export for Devices {
         })
     }
 
-    fn take_back(&self, _: &str) {}
+    fn take_back(&mut self, name: &str) {
+        // Devices are the last kind: nothing that comes after them fails.
+        self.all.retain(|device| device.image() != name);
+    }
 
     fn users(&self, name: &str) -> Vec<String> {
         let claimed = |device: &&Device| device.image() == name && vfield_export::is_claimed(&device.path());
-        self.0.iter().filter(claimed).map(|device| format!("{} is in use", device.path().display())).collect()
+        self.all.iter().filter(claimed).map(|device| format!("{} is in use", device.path().display())).collect()
     }
 
     fn devices(&self) -> Vec<(String, PathBuf)> {
-        self.0.iter().map(|device| (device.image().to_owned(), device.path())).collect()
+        self.all.iter().map(|device| (device.image().to_owned(), device.path())).collect()
     }
 
     fn hand_over(self: Box<Self>) -> Job<'static, Vec<Vec<Handed>>> {
@@ -115,7 +124,7 @@ impl Export for Devices {
 
     fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()> {
         Box::pin(async move {
-            for device in self.0 {
+            for device in self.all {
                 device.stop(console).await;
             }
         })

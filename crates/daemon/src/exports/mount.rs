@@ -87,15 +87,15 @@ impl Export for Mount {
         vec![ExportStatus::of_all(ExportKind::Fuse, self.mounted.directory().display().to_string())]
     }
 
-    fn add(&self, source: &Arc<dyn BlockSource>) -> Result<(), Failure> {
-        self.mounted.add(Arc::clone(source)).map_err(|error| explain::mount(&error))
+    fn add(&mut self, source: Arc<dyn BlockSource>) -> Job<'_, Result<(), Failure>> {
+        Box::pin(ready(self.mounted.add(source).map_err(|error| explain::mount(&error))))
     }
 
     fn remove<'a>(&'a mut self, name: &'a str, _: &'a Console) -> Job<'a, Option<Removed>> {
         Box::pin(ready(self.mounted.remove(name)))
     }
 
-    fn take_back(&self, name: &str) {
+    fn take_back(&mut self, name: &str) {
         // No client has it open yet, so the kernel need not be told.
         drop(self.mounted.remove(name));
     }

@@ -95,10 +95,10 @@ impl Export for Servers {
         self.0.iter().map(place).collect()
     }
 
-    fn add(&self, source: &Arc<dyn BlockSource>) -> Result<(), Failure> {
+    fn add(&mut self, source: Arc<dyn BlockSource>) -> Job<'_, Result<(), Failure>> {
         // All servers have the same names: an image that one of them takes, all take.
-        let added = self.0.iter().try_for_each(|serving| serving.add(Arc::clone(source)));
-        added.map_err(|error| explain::bind(&error))
+        let added = self.0.iter().try_for_each(|serving| serving.add(Arc::clone(&source)));
+        Box::pin(ready(added.map_err(|error| explain::bind(&error))))
     }
 
     fn remove<'a>(&'a mut self, name: &'a str, _: &'a Console) -> Job<'a, Option<Removed>> {
@@ -106,7 +106,7 @@ impl Export for Servers {
         Box::pin(ready(None))
     }
 
-    fn take_back(&self, name: &str) {
+    fn take_back(&mut self, name: &str) {
         self.0.iter().for_each(|serving| serving.remove(name));
     }
 
