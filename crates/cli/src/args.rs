@@ -240,7 +240,7 @@ pub struct JoinOptions {
     pub image: Vec<Wanted>,
     /// Join the image that this tag names, and the next one when the tag moves. Its name leads to
     /// the current version. May be repeated
-    #[arg(long, value_name = "TAG", conflicts_with = "image", help_heading = "Signatures")]
+    #[arg(long, value_name = "TAG", help_heading = "Signatures")]
     pub follow: Vec<Tagged>,
     /// With --follow and without --trust: follow the first signer that is heard of
     #[arg(long, requires = "follow", conflicts_with = "trust", help_heading = "Signatures")]

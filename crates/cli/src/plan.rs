@@ -86,6 +86,11 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
             failure.hint("name any member of the field: `vfield join ADDR`, or join = \"ADDR\" in the configuration")
         );
     }
+    // A root stands on one version, whatever its tag names when its daemon starts.
+    if !options.follow.is_empty() && !options.image.is_empty() && !options.daemon.root {
+        let failure = Failure::usage("--image and --follow do not go together");
+        return Err(failure.hint("add images beside those of the tag with `vfield add`"));
+    }
     if !options.follow.is_empty() && options.trust.is_empty() && !options.open {
         let failure = Failure::usage("--follow needs --trust: any member can sign a tag with a key of its own");
         return Err(failure.hint("--trust names the public key of the tag's signer; --open follows any signer"));
@@ -107,6 +112,8 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         serve: Vec::new(),
         trusted: TrustedKeys::read(&options.trust).map_err(signature::explain)?,
         join: options.image.into_iter().map(|wanted| wanted.0).collect(),
+        // A root that follows began as a version of its tag.
+        joins_version: options.daemon.root && !options.follow.is_empty(),
         follow: options.follow.into_iter().map(|tag| tag.0).collect(),
         store,
         stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
@@ -291,6 +298,7 @@ fn node(
         admission: None,
         trusted: None,
         follow: Vec::new(),
+        joins_version: false,
         tags: Vec::new(),
         sockets: None,
         large_pages: false,

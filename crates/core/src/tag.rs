@@ -157,10 +157,15 @@ impl Tag {
         self.image.as_ref() == Some(image) || self.before.iter().any(|version| version.image == *image)
     }
 
+    /// Its versions, the current one first.
+    pub fn versions(&self) -> impl Iterator<Item = Version> {
+        let now = self.image.map(|image| Version { serial: self.serial, image });
+        now.into_iter().chain(self.before.iter().copied())
+    }
+
     /// The version with this image, the current one or an earlier one.
     pub fn version_of(&self, image: &ImageId) -> Option<Version> {
-        let now = self.image.map(|image| Version { serial: self.serial, image });
-        now.into_iter().chain(self.before.iter().copied()).find(|version| version.image == *image)
+        self.versions().find(|version| version.image == *image)
     }
 
     /// Checks the numbers, which a person may have typed.

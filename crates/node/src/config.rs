@@ -80,6 +80,8 @@ pub struct NodeConfig {
     pub trusted: Option<TrustedKeys>,
     /// Tags that this node follows: their images are joined besides.
     pub follow: Vec<TagName>,
+    /// True if the first image of `join` is a version of these tags, and goes like those.
+    pub joins_version: bool,
     /// Tags that an earlier process of this node knew.
     pub tags: Vec<SignedTag>,
     /// The sockets at which an earlier process of this node has listened; else they are bound.

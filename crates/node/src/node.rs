@@ -212,8 +212,10 @@ impl Node {
             self.serve(published, &search).await?;
         }
         if joins {
-            if config.follow.is_empty() || !config.join.is_empty() {
-                for chosen in search.find(alone, patience).await? {
+            let wanted = self.join_vouched(&held, &mut kept).await?;
+            // Nothing wanted means the only image that there is.
+            if !wanted.is_empty() || (config.join.is_empty() && config.follow.is_empty()) {
+                for chosen in self.search(wanted, &held).find(alone, patience).await? {
                     self.join(chosen, config.store, &mut kept)?;
                 }
             }

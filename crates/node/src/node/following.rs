@@ -25,6 +25,10 @@ use vfield_core::tags::{Known, Refused, SignedTag};
 /// tells.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
+/// How long a root waits for a tag that names it, before it needs a signature of its own. Members
+/// tell tags within a second.
+const VOUCHED_WITHIN: Duration = Duration::from_secs(5);
+
 /// Why a tag is not followed now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFollowed {
@@ -158,31 +162,33 @@ impl Node {
         found.into_iter().next().ok_or_else(unknown)
     }
 
-    /// Joins the version of each followed tag: waits, with the patience of the start, until a tag
-    /// is known and somebody has its image.
+    /// Joins all images of which an earlier process left a store, and the version of each followed
+    /// tag. A node without any image waits for that version, with the patience of the start, until
+    /// a tag is known and somebody has its image. Any other goes on, and its followers join it.
     pub(super) async fn join_tagged(&self, kept: &mut KeptStores, store: StoreSize) -> Result<(), StartError> {
         let patience = Patience::of(self.config.retry);
         let held = kept.known();
+        self.join_left(&held, kept, store).await?;
         for name in &self.config.follow {
             let (mut tagged, mut said) = (self.tagged(), None);
             loop {
                 let why = match self.begin(name, &held).await {
                     Ok(chosen) => {
-                        for chosen in chosen {
-                            let id = chosen.known.id;
-                            self.join(chosen, store, kept)?;
-                            self.came_by_tag(id);
-                        }
+                        self.join_by_tag(chosen, store, kept)?;
                         break;
                     }
                     Err(why) => why,
                 };
-                if patience.is_over() {
+                let has_images = !self.images().is_empty();
+                if patience.is_over() && !has_images {
                     return Err(StartError::NotTagged { tag: name.to_string(), why });
                 }
                 if said.as_ref() != Some(&why) {
                     self.driver.event(Event::TagWaits { tag: name.to_string(), why: why.clone() });
                     said = Some(why);
+                }
+                if has_images {
+                    break;
                 }
                 // Whichever comes first; neither is an error.
                 let _ = tokio::time::timeout(LOOK_AGAIN, tagged.changed()).await;
@@ -191,22 +197,68 @@ impl Node {
         Ok(())
     }
 
-    /// The images with which a follower begins: that of the tag, and earlier ones of which an
-    /// earlier process left a store. Without those that are here already.
-    async fn begin(&self, name: &TagName, held: &[KnownImage]) -> Result<Vec<Chosen>, String> {
+    /// Joins images of which an earlier process of a follower left a store. A reader may have one
+    /// open that no tag keeps any more; if none has, it goes as rubbish.
+    async fn join_left(&self, held: &[KnownImage], kept: &mut KeptStores, store: StoreSize) -> Result<(), StartError> {
+        let Some(first) = self.config.follow.first() else { return Ok(()) };
+        for left in held.iter().map(|left| left.id).filter(|left| self.held(*left).is_err()) {
+            let keeps = |name: &&TagName| self.followed(name).is_ok_and(|known| known.tag.keeps(&left));
+            let name = self.config.follow.iter().find(keeps).unwrap_or(first);
+            // Nothing is lost without it but the way back.
+            let chosen = self.find_tagged(name, left, held).await.ok();
+            self.join_by_tag(chosen, store, kept)?;
+        }
+        Ok(())
+    }
+
+    /// Joins the first image that was asked for, if it is a version of a followed tag. The tag
+    /// vouches for it, as for all of its versions. Returns the wishes that are left.
+    pub(super) async fn join_vouched(
+        &self,
+        held: &[KnownImage],
+        kept: &mut KeptStores,
+    ) -> Result<&[ImageSelector], StartError> {
+        let all = &self.config.join[..];
+        let Some((first, others)) = all.split_first().filter(|_| self.config.joins_version) else { return Ok(all) };
+        let Some(digits) = first.digits() else { return Ok(all) };
+        let names = |known: Arc<Known>| known.tag.versions().any(|version| digits.matches(&version.image));
+        let is_named = || self.config.follow.iter().filter_map(|name| self.followed(name).ok()).any(names);
+        let mut tagged = self.tagged();
+        let vouched = async {
+            while !is_named() {
+                // Its sender lives as long as the node.
+                let _ = tagged.changed().await;
+            }
+        };
+        if tokio::time::timeout(VOUCHED_WITHIN, vouched).await.is_err() {
+            return Ok(all);
+        }
+        let wanted = std::slice::from_ref(first);
+        let search = Search { trusted: None, ..self.search(wanted, held) };
+        for chosen in search.find(false, Patience::of(self.config.retry)).await? {
+            self.join_by_tag(Some(chosen), self.config.store, kept)?;
+        }
+        Ok(others)
+    }
+
+    /// Joins an image that is here for a tag, and for nobody else.
+    fn join_by_tag(&self, chosen: Option<Chosen>, store: StoreSize, kept: &mut KeptStores) -> Result<(), StartError> {
+        let Some(chosen) = chosen else { return Ok(()) };
+        let id = chosen.known.id;
+        self.join(chosen, store, kept)?;
+        self.came_by_tag(id);
+        Ok(())
+    }
+
+    /// The image with which a follower begins, unless it is here already.
+    async fn begin(&self, name: &TagName, held: &[KnownImage]) -> Result<Option<Chosen>, String> {
         let known = self.followed(name).map_err(|why| why.to_string())?;
         let Version { image, serial } = self.target(&known.tag).map_err(|why| why.to_string())?;
-        let mut chosen = Vec::new();
-        if self.held(image).is_err() {
-            let found = self.find_tagged(name, image, held).await;
-            chosen.push(found.map_err(|error| no_image(serial, image, &error))?);
+        if self.held(image).is_ok() {
+            return Ok(None);
         }
-        let is_left = |id: &ImageId| held.iter().any(|left| left.id == *id) && *id != image;
-        for earlier in known.tag.before.iter().map(|version| version.image).filter(is_left) {
-            // Nothing is lost without it but the way back.
-            chosen.extend(self.find_tagged(name, earlier, held).await.ok());
-        }
-        Ok(chosen)
+        let found = self.find_tagged(name, image, held).await;
+        found.map(Some).map_err(|error| no_image(serial, image, &error))
     }
 
     /// The known tags, for status.
