@@ -49,7 +49,7 @@ vfield_list() {
 vfield_read_command_line() {
     vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also=''
     vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost='' vfield_trust='' vfield_refused=''
-    vfield_admission_trust='' vfield_key='' vfield_identity='' vfield_booted=''
+    vfield_admission_trust='' vfield_key='' vfield_identity='' vfield_booted='' vfield_follow='' vfield_failed=''
     # A word is no pattern for names of files.
     set -f
     # shellcheck disable=SC2013 # its words are wanted
@@ -95,12 +95,25 @@ vfield_read_command_line() {
         vfield.threads=*) vfield_threads=$vfield_value ;;
         vfield.join_boost=*) vfield_join_boost=$vfield_value ;;
         vfield.booted=*) vfield_booted=$vfield_value ;;
+        vfield.follow=*)
+            case $vfield_value in
+            '' | -* | *[!A-Za-z0-9._-]*) vfield_refused="$vfield_word: that is no tag" ;;
+            esac
+            vfield_follow=$vfield_value
+            ;;
+        vfield.failed=*)
+            # shellcheck disable=SC2034 # vfield-soft-reboot reads it
+            vfield_failed=$vfield_value
+            ;;
         vfield.*) vfield_say "nothing is called ${vfield_word%%=*}" ;;
         esac
     done
     set +f
     vfield_options="${vfield_store:+ --store $vfield_store}${vfield_zone:+ --zone $vfield_zone}${vfield_listen:+ --listen $vfield_listen}"
     vfield_options="$vfield_options${vfield_threads:+ --threads $vfield_threads}${vfield_join_boost:+ --join-boost $vfield_join_boost}"
+    vfield_options="$vfield_options${vfield_follow:+ --follow $vfield_follow}"
+    [ -z "$vfield_follow" ] || [ -z "$vfield_from" ] ||
+        vfield_refused="vfield.overlay_from= and vfield.follow= exclude each other: saved changes are those of one image"
     [ -n "$vfield_members$vfield_refused" ]
 }
 
@@ -139,8 +152,15 @@ vfield_find_signers() {
 
 # The keys that images, and admission lists, have to be signed with.
 vfield_find_trust() {
-    vfield_find_signers --trust vfield.trust trust "$vfield_trust" &&
-        vfield_find_signers --admission-trust vfield.admission_trust admission "$vfield_admission_trust"
+    vfield_find_signers --trust vfield.trust trust "$vfield_trust" || return 1
+    case $vfield_follow:$vfield_options in
+    :* | *" --trust "*) ;;
+    *)
+        vfield_say "vfield.follow= needs vfield.trust=, or a key in the initramfs: any member can sign a tag with a key of its own"
+        return 1
+        ;;
+    esac
+    vfield_find_signers --admission-trust vfield.admission_trust admission "$vfield_admission_trust"
 }
 
 # Prints a credential of the machine. Fails with 1 if there is none, and with 2 if it cannot be
@@ -261,7 +281,8 @@ vfield_attach() {
     [ "$vfield_kind" = nbd ] || modprobe -q ublk_drv
     [ "$vfield_kind" = ublk ] || [ -e /dev/ublk-control ] || modprobe -q nbd
     vfield_prepare_home && vfield_find_trust && vfield_find_key || return 1
-    if [ "$vfield_overlay" != none ]; then
+    # What follows a tag has its changes in a file system over the image: the next image takes none.
+    if [ "$vfield_overlay" != none ] && [ -z "$vfield_follow" ]; then
         mkdir "$vfield_home/changes"
         vfield_options="$vfield_options --overlay /changes"
         [ -z "$vfield_size" ] || vfield_options="$vfield_options --overlay-size $vfield_size"
@@ -269,10 +290,13 @@ vfield_attach() {
     fi
     for vfield_word in $vfield_also; do vfield_options="$vfield_options --image $vfield_word"; done
     vfield_say "joining $vfield_image through $vfield_members"
+    # Its mounts are its own: a later change of roots takes away those of the system alone.
+    vfield_apart=''
+    if command -v unshare >/dev/null; then vfield_apart='unshare --mount --propagation private'; fi
     set -f
     # No shell stays behind it.
     # shellcheck disable=SC2086
-    exec chroot "$vfield_home" /vfield --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /state/members --device "$vfield_kind" --root \
+    exec $vfield_apart chroot "$vfield_home" /vfield --quiet join $vfield_members --image "$vfield_image" $vfield_options --members /state/members --device "$vfield_kind" --root \
         </dev/null >/dev/console 2>&1 &
     vfield_guard=$!
     set +f
@@ -297,21 +321,28 @@ vfield_mount() {
     esac
 }
 
-# Of a file system that cannot be written, changes lie in a file system in memory.
+# Mounts the image of $vfield_device. Changes of a file system that cannot be written, or of a root
+# that follows a tag, lie in a file system in memory.
 vfield_mount_image() {
     vfield_type=$(blkid -o value -s TYPE "$vfield_device")
     modprobe -q "$vfield_type"
-    case $vfield_type:$vfield_overlay in
-    *:none) mount -t "$vfield_type" -o ro "$vfield_device" "$1" ;;
-    squashfs:* | erofs:*)
-        modprobe -q overlay
-        mkdir "$vfield_layers/image" "$vfield_layers/changes"
-        mount -t "$vfield_type" -o ro "$vfield_device" "$vfield_layers/image" || return 1
-        mount -t tmpfs -o "mode=755${vfield_size:+,size=$vfield_size}" changes "$vfield_layers/changes" || return 1
-        mkdir "$vfield_layers/changes/upper" "$vfield_layers/changes/work"
-        mount -t overlay -o "lowerdir=$vfield_layers/image,upperdir=$vfield_layers/changes/upper,workdir=$vfield_layers/changes/work" \
-            vfield "$1"
-        ;;
+    case $vfield_type:$vfield_overlay:$vfield_follow in
+    *:none:*) mount -t "$vfield_type" -o ro "$vfield_device" "$1" ;;
+    squashfs:* | erofs:* | *:?*:?*) vfield_mount_layers "$1" ;;
     *) mount -t "$vfield_type" "$vfield_device" "$1" ;;
     esac
+}
+
+# The source of the mount says which device is below it: vfield-soft-reboot reads it.
+vfield_mount_layers() {
+    vfield_read_only=ro
+    # Its log is not for this machine to write.
+    [ "$vfield_type" != ext4 ] || vfield_read_only=ro,noload
+    modprobe -q overlay
+    mkdir -p "$vfield_layers/image" "$vfield_layers/changes"
+    mount -t "$vfield_type" -o "$vfield_read_only" "$vfield_device" "$vfield_layers/image" || return 1
+    mount -t tmpfs -o "mode=755${vfield_size:+,size=$vfield_size}" changes "$vfield_layers/changes" || return 1
+    mkdir "$vfield_layers/changes/upper" "$vfield_layers/changes/work"
+    mount -t overlay -o "lowerdir=$vfield_layers/image,upperdir=$vfield_layers/changes/upper,workdir=$vfield_layers/changes/work" \
+        "vfield:$vfield_device" "$1"
 }

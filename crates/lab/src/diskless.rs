@@ -32,6 +32,13 @@ impl Images {
         (made && find_tool("qemu-system-x86_64").is_some()).then_some(Self { dir })
     }
 
+    /// Those of a machine whose systemd knows soft-reboot, if `scripts/diskless` made them too.
+    pub fn of_soft_reboot(&self) -> Option<Self> {
+        let dir = self.dir.join("soft");
+        let made = ["vmlinuz", "initrd", "root.squashfs", "vfield"].iter().all(|name| dir.join(name).is_file());
+        made.then_some(Self { dir })
+    }
+
     /// One of them.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
@@ -212,6 +219,14 @@ impl Diskless {
     pub fn power_off(mut self, limit: Duration) -> Result<(), LabError> {
         // It goes before it can answer, or after.
         let _ = self.ask("systemctl poweroff", KNOCK);
+        self.process.wait(limit).map(drop)
+    }
+
+    /// Waits until it is off, without a word to it.
+    ///
+    /// # Errors
+    /// [`LabError::Late`].
+    pub fn ends(mut self, limit: Duration) -> Result<(), LabError> {
         self.process.wait(limit).map(drop)
     }
 

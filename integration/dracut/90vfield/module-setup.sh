@@ -22,7 +22,7 @@ installkernel() {
 }
 
 install() {
-    inst_multiple vfield blkid chroot mount modprobe tr cat cp ln mkdir sleep ip
+    inst_multiple vfield blkid chroot mount unshare modprobe tr cat cp ln mkdir sleep ip
     inst_simple /usr/share/vfield/root.sh
     inst_hook cmdline 90 "$moddir/parse-vfield.sh"
     inst_hook initqueue/settled 90 "$moddir/settled-vfield.sh"

@@ -7,6 +7,7 @@
 
 mod attacked;
 mod dracut;
+mod moving;
 mod room;
 mod sealed;
 

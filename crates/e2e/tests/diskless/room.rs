@@ -45,7 +45,11 @@ impl Room {
 
     /// Hosts on links without a limit, and nobody on them.
     pub fn without_origin(hosts: usize) -> Result<Self, LabError> {
-        let images = Images::find().expect("the test has looked for them");
+        Self::of(Images::find().expect("the test has looked for them"), hosts)
+    }
+
+    /// The same, with other images than the usual ones.
+    pub fn of(images: Images, hosts: usize) -> Result<Self, LabError> {
         let vfield = Vfield::at(&images.path("vfield"));
         Ok(Self { netboot: None, origin: None, vfield, images, lab: Lab::namespaces(hosts, Link::FAST)? })
     }
@@ -63,6 +67,14 @@ impl Room {
         Ok(())
     }
 
+    /// The origin.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn origin(&self) -> &Daemon {
+        self.origin.as_ref().expect("it runs")
+    }
+
     /// Kills it with SIGKILL.
     pub fn kill_origin(&mut self) {
         if let Some(mut origin) = self.origin.take() {
@@ -73,7 +85,7 @@ impl Room {
     /// Lets machines boot from the origin's host, with one initramfs or the other; it also gives
     /// them addresses.
     pub fn netboot_from_origin(&mut self, image: &str, initrd: &str, append: &str) -> Result<(), LabError> {
-        let origin = self.origin.as_ref().expect("it runs");
+        let origin = self.origin();
         let host = self.lab.host(0);
         let mut command = host.command(self.vfield.path());
         command.args(["netboot", image, "--dhcp", "198.18.0.100-198.18.0.150"]);

@@ -136,6 +136,24 @@ fn trusted_keys_of_the_initramfs_overrule_the_command_line() -> Outcome {
 }
 
 #[test]
+fn a_root_follows_only_a_tag_of_a_trusted_signer() -> Outcome {
+    assert_eq!(read("root=vfield:os@a vfield.follow=prod vfield.failed=2,5"), "a:auto: --follow prod");
+    for tag in ["", "-x", "a/b", "$(x)", "/.*/p;e"] {
+        let word = format!("vfield.follow={tag}");
+        assert_eq!(read(&format!("root=vfield:os@a {word}")), format!("refused: {word}: that is no tag"));
+    }
+    let saved = read("root=vfield:os@a vfield.follow=prod vfield.overlay_from=/dev/vda:/x");
+    assert!(saved.starts_with("refused: vfield.overlay_from= and vfield.follow= exclude each other"), "{saved}");
+    let machine = Machine::new()?;
+    let said = machine.finds("vfield.follow=prod");
+    assert!(said.starts_with("said: vfield.follow= needs vfield.trust=") && said.ends_with("failed"), "{said}");
+    assert_eq!(machine.finds("vfield.follow=prod vfield.trust=RWone"), "options: --follow prod --trust RWone");
+    let machine = machine.has("own/trust/site.pub", b"site")?;
+    assert_eq!(machine.finds("vfield.follow=prod"), "options: --follow prod --trust /keys/trust-1.pub");
+    Ok(())
+}
+
+#[test]
 fn the_fields_key_is_a_credential_of_the_machine() -> Outcome {
     let raw = "firmware/qemu_fw_cfg/by_name/opt/io.systemd.credentials/vfield.key/raw";
     // Type 11, length 5, a handle, the number of strings, and these.
