@@ -139,6 +139,7 @@ async fn make(driver: Driver, sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<
             let mut devices = Vec::new();
             for source in sources {
                 let device = kernel::attach(source).await.map_err(|error| explain::attach(&error))?;
+                look_for_partitions(device.path()).await;
                 devices.push(Device::Nbd(device));
             }
             devices
@@ -148,6 +149,15 @@ async fn make(driver: Driver, sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<
         tracing::info!(device = %device.path().display(), "took over the device of a dead daemon");
     }
     Ok(devices)
+}
+
+/// Opens a device once, on a thread that may wait. The kernel looks for partitions when a device is
+/// first opened, and reads it for that. A later open on a thread of the runtime, which has to answer
+/// those reads, would wait for itself.
+async fn look_for_partitions(device: PathBuf) {
+    // A device that cannot be opened is not looked at by the kernel either.
+    let opened = tokio::task::spawn_blocking(move || std::fs::File::open(device).map(drop)).await;
+    drop(opened);
 }
 
 /// On a thread that may wait, since the kernel reads the devices before it says that they are
