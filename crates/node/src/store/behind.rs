@@ -40,7 +40,7 @@ struct Queue {
     label: Option<[u8; Label::BYTES]>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Job {
     Settle(Chunk),
     /// Free the slot, which is `Dropping(0)`.
@@ -152,7 +152,15 @@ impl Store {
             Ok(true) | Err(_) => false,
         };
         if !is_claimed {
-            if disk.behind.queue().settling.remove(&chunk) && matches!(mended, Ok(true)) {
+            // It may have come once more in the moment in which its slot was published.
+            let is_there = mended.is_ok() && self.slots.load(chunk).is_readable() && !self.is_spoiled(chunk);
+            let mut queue = disk.behind.queue();
+            if queue.jobs.contains(&Job::Punch(chunk)) {
+                // Its place is to be freed first.
+                queue.jobs.push_back(Job::Settle(chunk));
+                return;
+            }
+            if queue.settling.remove(&chunk) && is_there {
                 self.transients.evict(chunk);
             }
             return;

@@ -19,7 +19,7 @@ use vfield_node::store::{Kept, Store};
 
 const COMMITMENT: Commitment = Commitment { start: 3, from: 5 };
 /// Far beyond what anything here takes.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// A file system of its own; thawed and gone with its value.
 struct Disk {
