@@ -151,9 +151,9 @@ async fn make(driver: Driver, sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<
     Ok(devices)
 }
 
-/// Opens a device once, on a thread that may wait. The kernel looks for partitions when a device is
-/// first opened, and reads it for that. A later open on a thread of the runtime, which has to answer
-/// those reads, would wait for itself.
+/// Opens a device once, on a thread that may wait. The kernel looks for partitions when a device
+/// is first opened, and reads it for that. A thread of the runtime, which answers those reads,
+/// would wait for itself.
 async fn look_for_partitions(device: PathBuf) {
     // A device that cannot be opened is not looked at by the kernel either.
     let opened = tokio::task::spawn_blocking(move || std::fs::File::open(device).map(drop)).await;
