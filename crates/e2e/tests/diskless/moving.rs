@@ -6,7 +6,6 @@ use crate::room::{COMMAND, CONSOLE, Room, UP};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 use vfield_e2e::watch::Watch;
 use vfield_e2e::{Failed, Outcome};
 use vfield_lab::bytes::{MIB, random_file};

@@ -11,6 +11,7 @@ use super::Store;
 use super::label::Label;
 use super::on_disk::OnDisk;
 use super::slot::Slot;
+use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -140,12 +141,19 @@ impl Store {
         }
     }
 
+    /// The bytes of a chunk that is still to settle. One that was evicted may come again at any
+    /// moment and wait to settle once more, so both are looked at under one lock.
+    fn settling(&self, disk: &OnDisk, chunk: Chunk) -> Option<Bytes> {
+        let mut queue = disk.behind.queue();
+        let bytes = queue.settling.contains(&chunk).then(|| self.transients.get(chunk)).flatten();
+        if bytes.is_none() {
+            queue.settling.remove(&chunk);
+        }
+        bytes
+    }
+
     fn settle_late(&self, disk: &OnDisk, chunk: Chunk) {
-        let is_wanted = disk.behind.queue().settling.contains(&chunk);
-        let Some(bytes) = is_wanted.then(|| self.transients.get(chunk)).flatten() else {
-            disk.behind.evict(chunk);
-            return;
-        };
+        let Some(bytes) = self.settling(disk, chunk) else { return };
         let mended = self.mend(chunk, &bytes);
         let is_claimed = match mended {
             Ok(false) => self.slots.change(chunk, Slot::claim).is_some() || self.clear_found(chunk).unwrap_or(false),
