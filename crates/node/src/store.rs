@@ -189,7 +189,9 @@ impl Store {
 
     /// True if the bytes of `chunk` are here.
     pub fn is_resident(&self, chunk: Chunk) -> bool {
-        (self.slots.load(chunk).is_readable() && !self.is_spoiled(chunk)) || self.transients.has(chunk)
+        let in_slot = || self.slots.load(chunk).is_readable() && !self.is_spoiled(chunk);
+        // It may settle between the first look and the second.
+        in_slot() || self.transients.has(chunk) || in_slot()
     }
 
     /// True if `chunk` is known to be zero (for a page: all below it), by its own mark or by that
