@@ -351,8 +351,7 @@ pub struct DaemonOptions {
     /// Never compress chunks for nodes on slow links
     #[arg(long, help_heading = "Network")]
     pub no_compression: bool,
-    /// Neither tell other nodes what this machine reads first of an image, nor prefetch what they
-    /// read
+    /// Neither tell others what this machine reads first of an image, nor prefetch what they read
     #[arg(long, help_heading = "Network")]
     pub no_learning: bool,
     /// Show this node over HTTP: a page, /metrics, /status.json, /healthz and /readyz. Read-only,
