@@ -313,7 +313,7 @@ pub enum Reply {
     },
     /// What machines read first of an image.
     Learned {
-        /// Its name.
+        /// The name of the image.
         image: String,
         /// Its length in bytes.
         image_bytes: u64,

@@ -160,7 +160,7 @@ pub struct Node {
     expire_at: Option<Time>,
     /// Until when a reader that waited lately is taken to go on reading.
     reading_until: Time,
-    /// The same of one that came to a chunk that no fetch foresaw.
+    /// The same of a reader whose chunk no fetch foresaw.
     surprised_until: Time,
     timers: BTreeMap<TimerKey, Timer>,
     timers_set: u64,

@@ -20,8 +20,8 @@ use crate::wire::{WireError, decode, encode};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Most lists that a node keeps of an image, its own among them: what half of so many machines read,
-/// most others read too.
+/// Most lists that a node keeps of an image, its own among them. Most machines read the chunks that
+/// half of so many read.
 pub const LISTS_MAX: usize = 8;
 /// Most runs of a list. A Linux boot reads some hundred to two thousand.
 pub const RUNS_MAX: usize = 4096;

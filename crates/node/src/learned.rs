@@ -44,7 +44,7 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Nothing yet.
+    /// For an image that no machine has read yet.
     pub fn new(geometry: &Geometry) -> Self {
         let chunks = geometry.data_chunks();
         Self {

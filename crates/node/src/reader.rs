@@ -60,8 +60,8 @@ impl ImageReader {
         Self { driver, image, ahead: Mutex::new(ahead), slicing: Mutex::default() }
     }
 
-    /// Notes a read, and fetches ahead if it looks sequential, or is one that others were seen to go
-    /// on from. Two readers at one moment: one goes unnoted.
+    /// Notes a read, and fetches ahead if it looks sequential, or if others went on from there. Two
+    /// readers at one moment: one goes unnoted.
     fn note(&self, extent: Extent) {
         let learned = self.image.learned();
         learned.note(extent, || self.driver.now());

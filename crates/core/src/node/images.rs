@@ -26,11 +26,11 @@ const WAITING_MAX: usize = 4096;
 
 /// Chunks of a fill under way while a reader is active: one, and the next so that it need not wait.
 const FILL_BESIDE_READERS: u64 = 2;
-/// Pauses of a fill while readers come to chunks that no fetch foresaw, in times that its last chunk
-/// took. Such a reader waits for one answer at a time, behind the fills of all nodes: a room of ten
-/// that boots took twelve times as long beside them. And a chunk of 64 KiB takes as long as sixteen
-/// slices. So beside such readers a fill has a 32nd of a link. A store of 16 MiB behind 100 Mbit/s
-/// is full within a minute.
+/// Pauses of a fill while readers come to chunks that no fetch foresaw, in times that its last
+/// chunk took. Such a reader waits for one answer at a time, behind the fills of all nodes: a room
+/// of ten that boots took twelve times as long beside them. And a chunk of 64 KiB takes as long as
+/// sixteen slices. So beside such readers a fill has a 32nd of a link. A store of 16 MiB behind
+/// 100 Mbit/s is full within a minute.
 pub(super) const FILL_PAUSES_BESIDE_SURPRISES: u32 = 31;
 
 /// Time after this node's start in which other nodes of the same room may still start.

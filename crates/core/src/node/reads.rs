@@ -51,8 +51,8 @@ impl Node {
         }
     }
 
-    /// True while readers come to chunks that no fetch foresaw. One that reads in order, or along
-    /// what was learned, finds its chunks here or under way.
+    /// True while readers come to chunks that no fetch foresaw. A reader in order, or along a
+    /// learned list, finds its chunks here or under way.
     pub(super) fn is_surprised(&self) -> bool {
         self.now < self.surprised_until
     }

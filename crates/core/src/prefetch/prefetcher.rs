@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// Chunks that are fetched on trust: what a list costs that leads elsewhere.
 const TRUST: u64 = 16;
-/// Chunks more for each fetched one that is read. Along a right list, where most are read, this
+/// Chunks more for each read of a fetched one. Along a right list, where most are read, this
 /// grows to the whole window within a hundred reads. With fewer than half of them it ends: random
 /// reads of a part of the image meet a list of it by chance.
 const EARNED: u64 = 2;

@@ -1,4 +1,4 @@
-//! Lists of first reads: what is noted, what is agreed on, and how far a reader is led.
+//! Lists of first reads: how they are noted and agreed on, and how far they lead a reader.
 
 use proptest::prelude::*;
 use std::time::Duration;

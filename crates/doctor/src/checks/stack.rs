@@ -45,7 +45,7 @@ pub(super) fn buffers(facts: &Facts) -> Vec<Finding> {
     let carries = receive.min(send) / ROUND_TRIP_MS / 125;
     let costs =
         format!("a connection carries at most {carries} Mbit/s with {ROUND_TRIP_MS} ms of delay; the link has {mbit}");
-    // What is more already stays.
+    // Larger values stay.
     let (more, most) = (receive.max(needs), send.max(needs));
     let command = format!("sysctl -w net.ipv4.tcp_rmem='4096 131072 {more}' net.ipv4.tcp_wmem='4096 65536 {most}'");
     let undo = format!("sysctl -w net.ipv4.tcp_rmem='4096 131072 {receive}' net.ipv4.tcp_wmem='4096 65536 {send}'");

@@ -83,8 +83,8 @@ fn versions(room: &Room) -> Result<[PathBuf; 2], Failed> {
     Ok(files)
 }
 
-/// How often the machine's shell has been started. Who asks it while it ends leaves half of a line
-/// to the next one.
+/// How often the machine's shell has been started. A question to one that ends leaves half of a
+/// line to the next one.
 fn shells(room: &Room) -> usize {
     room.console("soft").matches("Started \u{1b}[0;1;39mtest-shell.service").count()
 }
@@ -130,7 +130,7 @@ fn a_root_moves_by_soft_reboot() -> Outcome {
     let daemon = machine.run(DAEMON, COMMAND)?;
     assert_eq!(daemon.lines().count(), 2, "guard and daemon: {daemon}");
 
-    // From here on the machine alone has the data, and a node without a store reads it all the time.
+    // From here on only the machine has the data, and a node without a store reads it all the time.
     run(&mut origin.ask_to(&["drop", "data", "--force"]))?;
     let through = "198.18.0.77:4440".parse().expect("an address");
     // Not so much that an emulated machine has time for nothing else.

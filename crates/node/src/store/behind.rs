@@ -141,8 +141,8 @@ impl Store {
         }
     }
 
-    /// The bytes of a chunk that is still to settle. One that was evicted may come again at any
-    /// moment and wait to settle once more, so both are looked at under one lock.
+    /// The bytes of a chunk that is still to settle. An evicted one may come again at any moment,
+    /// and wait to settle once more, so both are looked at under one lock.
     fn settling(&self, disk: &OnDisk, chunk: Chunk) -> Option<Bytes> {
         let mut queue = disk.behind.queue();
         let bytes = queue.settling.contains(&chunk).then(|| self.transients.get(chunk)).flatten();
