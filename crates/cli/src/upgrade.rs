@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vfield_console::failure::{Failure, plain};
 use vfield_console::output;
 use vfield_control::client::Client;
@@ -21,6 +21,8 @@ use vfield_control::values::until::Until;
 
 /// How long a daemon may be missing while another one takes its place.
 const GONE_WITHIN: Duration = Duration::from_secs(60);
+/// The interval of looks for its successor, which is there within some ten milliseconds.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Runs `vfield upgrade`.
 pub fn run(options: &UpgradeOptions) -> Result<(), Failure> {
@@ -40,10 +42,7 @@ pub fn run(options: &UpgradeOptions) -> Result<(), Failure> {
     }
     client.await_end();
     drop(client);
-    let mut client = Client::await_daemon(control, GONE_WITHIN)?;
-    client.send(&Request::Wait { until: Until::Ready, timeout_ms: None })?;
-    client.reply()?;
-    let after = Client::connect(control)?.status()?;
+    let after = successor(control, &before)?;
     let events = events(control, last)?;
     let said = |word: &str| events.iter().rfind(|event| event.event == word);
     if let Some(failed) = said("upgrade_failed") {
@@ -55,6 +54,28 @@ pub fn run(options: &UpgradeOptions) -> Result<(), Failure> {
     };
     let stays = events.iter().filter(|event| event.event == "stays").map(|event| format!("{}\n", event.text));
     output::put((text(&before, &after, done) + &stays.collect::<String>()).as_bytes())
+}
+
+/// The status of the daemon that is there once the one of `before` has ended: it answers others
+/// until it ends, or breaks off in an answer.
+fn successor(control: Option<&Path>, before: &DaemonStatus) -> Result<DaemonStatus, Failure> {
+    let deadline = Instant::now() + GONE_WITHIN;
+    loop {
+        let status = ready(control);
+        let is_there = status.as_ref().is_ok_and(|status| status.pid != before.pid);
+        if is_there || Instant::now() >= deadline {
+            return status;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The status of the daemon that is there, once it is ready.
+fn ready(control: Option<&Path>) -> Result<DaemonStatus, Failure> {
+    let mut client = Client::await_daemon(control, GONE_WITHIN)?;
+    client.send(&Request::Wait { until: Until::Ready, timeout_ms: None })?;
+    client.reply()?;
+    Client::connect(control)?.status()
 }
 
 fn text(before: &DaemonStatus, after: &DaemonStatus, done: &EventStatus) -> String {

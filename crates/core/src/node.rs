@@ -162,6 +162,7 @@ pub struct Node {
     reading_until: Time,
     /// The same of a reader whose chunk no fetch foresaw.
     surprised_until: Time,
+    surprises: u32,
     timers: BTreeMap<TimerKey, Timer>,
     timers_set: u64,
     retrying: bool,
@@ -227,6 +228,7 @@ impl Node {
             expire_at: None,
             reading_until: Time::ZERO,
             surprised_until: Time::ZERO,
+            surprises: 0,
             timers: BTreeMap::new(),
             timers_set: 0,
             retrying: false,

@@ -205,8 +205,9 @@ async fn live(
                 following,
                 sandbox: given_up,
             };
-            handler.open(running);
+            // Before anybody hears that it is ready, and asks how it came here.
             handover::arrived(state.as_ref(), &estate.take_stays(), &arrived);
+            handler.open(running);
             if let Some(state) = &mut state {
                 images.resume(handover::clients(&estate, state)).await;
             }

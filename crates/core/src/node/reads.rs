@@ -17,6 +17,10 @@ use vfield_block::source::ReadError;
 /// does not notice a fill; one that reads without a pause would.
 const READING: Duration = Duration::from_millis(200);
 
+/// Reads that no fetch foresaw until a reader is taken for one that reads here and there: more than
+/// read-ahead needs to see an order.
+const SURPRISES: u32 = 5;
+
 /// A reader that waits for a chunk.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -29,9 +33,7 @@ pub(super) struct Reader {
 impl Node {
     pub(super) fn read(&mut self, token: Token, id: ImageId, chunks: Range<u64>) {
         self.reads_now();
-        if chunks.clone().any(|number| self.is_surprise(id, Chunk(number))) {
-            self.surprised_now();
-        }
+        self.note_surprise(chunks.clone().any(|number| self.is_surprise(id, Chunk(number))));
         for number in chunks.clone() {
             self.want(id, Chunk(number), Priority::Demand, Beneficiary::Reader);
         }
@@ -59,6 +61,14 @@ impl Node {
 
     pub(super) fn surprised_now(&mut self) {
         self.surprised_until = self.now + READING;
+    }
+
+    /// Counts the reads that no fetch foresaw, less the others. Readers in order begin with a few.
+    fn note_surprise(&mut self, is_one: bool) {
+        self.surprises = if is_one { SURPRISES.min(self.surprises + 1) } else { self.surprises.saturating_sub(1) };
+        if is_one && self.surprises == SURPRISES {
+            self.surprised_now();
+        }
     }
 
     /// True for a chunk that is neither here nor under way.

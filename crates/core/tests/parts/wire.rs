@@ -112,12 +112,12 @@ mod golden {
             &"ee".repeat(32),
             &"ff".repeat(32),
         ];
-        let head = ["564649454c440d0a", "0a000000", "c200", "0800"].concat();
+        let head = ["564649454c440d0a", "0b000000", "c200", "0800"].concat();
         let rest = "000a00000150ac02";
         let expected = [head, "aa".repeat(32), "bb".repeat(32), said.concat(), rest.to_owned()].concat();
         assert_eq!(hexadecimal(&bytes), expected);
         let guest = greeting::greeting(&Greeting { key, nonce, member: None, you, latest: 0 });
-        let head = ["564649454c440d0a", "0a000000", "4800", "0800"].concat();
+        let head = ["564649454c440d0a", "0b000000", "4800", "0800"].concat();
         assert_eq!(
             hexadecimal(&guest),
             [head, "aa".repeat(32), "bb".repeat(32), "00000a0000015000".to_owned()].concat()
@@ -198,7 +198,7 @@ mod golden {
     #[test]
     fn not_ready_yet() {
         let head = greeting::starting(27);
-        assert_eq!(hexadecimal(&head), "56462d574149540a0a0000001b000000");
+        assert_eq!(hexadecimal(&head), "56462d574149540a0b0000001b000000");
         assert_eq!(greeting::length(&head), Err(WireError::Starting { percent: 27 }));
         assert_eq!(greeting::length(&greeting::starting(u32::MAX)), Err(WireError::Starting { percent: 100 }));
     }
