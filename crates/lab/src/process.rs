@@ -32,6 +32,12 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// All but the program itself, whose pages a kernel without room for them reads again. Those of
+    /// a debug build are many times those of a release.
+    pub fn beside_program_bytes(self) -> u64 {
+        self.anonymous_bytes + self.shared_bytes
+    }
+
     /// All of it.
     pub fn total_bytes(self) -> u64 {
         self.anonymous_bytes + self.file_bytes + self.shared_bytes
