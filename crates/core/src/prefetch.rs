@@ -63,10 +63,7 @@ impl PrefetchList {
 
     /// Appends a chunk that is not in it.
     fn push(&mut self, chunk: u64) {
-        match self.runs.last_mut() {
-            Some(last) if last.end == chunk => last.end += 1,
-            _ => self.runs.push(chunk..chunk + 1),
-        }
+        append(&mut self.runs, chunk);
     }
 
     /// Its bytes: for each run the distance from the end of the one before, and the length.
@@ -125,6 +122,14 @@ impl PrefetchList {
         let mut agreed = Self::default();
         order.into_iter().for_each(|(_, chunk)| agreed.push(chunk));
         agreed
+    }
+}
+
+/// Appends a chunk to runs of chunks, as a run of its own unless it goes on with the last one.
+fn append(runs: &mut Vec<Range<u64>>, chunk: u64) {
+    match runs.last_mut() {
+        Some(last) if last.end == chunk => last.end += 1,
+        _ => runs.push(chunk..chunk + 1),
     }
 }
 

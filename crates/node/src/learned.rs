@@ -64,13 +64,15 @@ impl Learned {
             return;
         }
         let Ok(mut recorder) = self.recorder.try_lock() else { return };
-        let now = now();
+        let (now, is_first) = (now(), recorder.is_new());
         recorder.note(extent.start()..extent.end(), now);
         if recorder.is_over(now) {
             self.noting.store(false, Ordering::Relaxed);
         }
         drop(recorder);
-        self.began.notify_one();
+        if is_first {
+            self.began.notify_one();
+        }
     }
 
     /// The chunks to fetch because of a read of `chunks`, in order.

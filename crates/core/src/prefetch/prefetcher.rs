@@ -1,6 +1,6 @@
 //! Prefetch along a list, shortly before the reader.
 
-use super::PrefetchList;
+use super::{PrefetchList, append};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -63,10 +63,7 @@ impl Prefetcher {
             }
             self.credit -= 1;
             self.awaited.insert(chunk);
-            match runs.last_mut() {
-                Some(last) if last.end == chunk => last.end += 1,
-                _ => runs.push(chunk..chunk + 1),
-            }
+            append(&mut runs, chunk);
         }
         runs
     }

@@ -39,6 +39,11 @@ impl Recorder {
         Self { chunks, chunk_bytes, order: Vec::new(), bytes: BTreeMap::new(), noted: None, over: chunks == 0 }
     }
 
+    /// True before the first read.
+    pub const fn is_new(&self) -> bool {
+        self.noted.is_none()
+    }
+
     /// Notes a read of these bytes.
     pub fn note(&mut self, read: Range<u64>, now: Time) {
         self.over = self.is_over(now);
