@@ -328,10 +328,8 @@ impl Daemon for RequestHandler {
     }
 
     fn learned(&self, image: &str) -> Reply {
-        match self.running() {
-            Ok(running) => learning::learned(&running.node, image),
-            Err(reply) => reply,
-        }
+        let chosen = self.running().and_then(|running| Ok((running.choose(image)?, running)));
+        chosen.map_or_else(|reply| reply, |(image, running)| learning::learned(&running.node, &image))
     }
 
     fn explain(&self, image: Option<String>, offset: u64, follow: bool) -> Pending<'_, Reply> {

@@ -1,19 +1,11 @@
 //! What machines read first of an image.
 
 use vfield_control::message::Reply;
-use vfield_control::selection;
 use vfield_node::Node;
+use vfield_node::node::NodeImage;
 
 /// What this node knows of it.
-pub(super) fn learned(node: &Node, wanted: &str) -> Reply {
-    let images = node.images();
-    let image = match selection::choose(wanted, &images) {
-        Ok(image) => image,
-        Err(undecided) => {
-            let (fact, hint) = undecided.words(wanted, "this node");
-            return Reply::refused(fact, hint);
-        }
-    };
+pub(super) fn learned(node: &Node, image: &NodeImage) -> Reply {
     let (machines, list) = node.learned(image.id);
     let (chunk_bytes, image_bytes) = (u64::from(image.source.chunk_bytes()), image.source.size_bytes());
     let run = |run: &std::ops::Range<u64>| {
