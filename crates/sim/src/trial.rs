@@ -159,14 +159,20 @@ fn play(chaos: &Chaos, field: &mut Field) {
 
 /// Time for stores to fill. The slowest use a tenth of their links, or of their time if an answer
 /// is longer on its way than on the link. They request two chunks at once. All may wait for the
-/// slowest link.
+/// slowest link. Each zone may bring all of it in by the uplink of one.
 fn filling(chaos: &Chaos) -> Duration {
     let versions = 1 + u64::from(chaos.next.is_some());
     let chunks = (chaos.image.chunks() * versions) as f64;
     let bytes = chunks * chaos.image.geometry.chunk_bytes() as f64;
     let round_trip = 2.0 * (chaos.links.delay + chaos.links.jitter).as_secs_f64();
     let share = f64::from(chaos.config.join_boost + 1) / 10.0;
-    Duration::from_secs_f64(FILLS * (bytes / slowest_link(chaos) as f64 + chunks * round_trip / 2.0) / share)
+    let by_link = FILLS * (bytes / slowest_link(chaos) as f64 + chunks * round_trip / 2.0) / share;
+    let other_zones = match chaos.links.zone_size {
+        0 => 0,
+        size => chaos.starts.len() / size,
+    };
+    let by_uplink = FILLS * bytes * other_zones as f64 / chaos.links.zone_rate as f64;
+    Duration::from_secs_f64(by_link + by_uplink)
 }
 
 /// Interval at which a machine of a field with malicious members asks all stores for samples, which

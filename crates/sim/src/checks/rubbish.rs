@@ -2,7 +2,9 @@
 //! what nobody needs is gone.
 //!
 //! A member that fails in the moment in which another one counts on it is no fault of that one. So
-//! losses count only in a field that has been well for a while, and without malicious members.
+//! losses count only in a field that has been well for a while, and without malicious members. What
+//! a machine has of chunks that its store is not to hold is no copy that others count on, as in
+//! [`super::reads`].
 
 use crate::field::Field;
 use std::time::Duration;
@@ -29,7 +31,8 @@ pub(super) fn check_loss(field: &Field, machine: usize, number: usize) -> Result
     let has = |other: usize, chunk: Chunk| {
         field.machines[other].shelf(number).is_some_and(|shelf| shelf.origin || shelf.held.contains(chunk))
     };
-    let mine = (0..image.chunks()).map(Chunk).filter(|chunk| has(machine, *chunk));
+    let stores = |chunk: &Chunk| field.machines[machine].node.stores(image.id, *chunk) && has(machine, *chunk);
+    let mine = (0..image.chunks()).map(Chunk).filter(stores);
     let lost = mine.filter(|chunk| !others().any(|other| has(other, *chunk))).count();
     if lost == 0 {
         return Ok(());
