@@ -66,7 +66,7 @@ pub fn of_member(guest: &mut Guest) -> Result<Vec<Known>, Failure> {
     for member in alive {
         let (node, addr) = (member.identity.node, member.identity.addr);
         let records = snapshot.records.iter().chain(&snapshot.outside).filter(|record| record.node == node);
-        let speed = records.map(Record::speed).max().unwrap_or_default();
+        let speed = records.map(|record| record.link().speed()).max().unwrap_or_default();
         let known = Known { node: node.to_string(), addr, link_bytes_per_s: speed.bytes_per_s() };
         if nodes.iter().all(|other| other.node != known.node) {
             nodes.push(known);

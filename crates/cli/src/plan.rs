@@ -37,7 +37,7 @@ use vfield_daemon::values::store::Store;
 use vfield_export::nbd;
 use vfield_machine::memory;
 use vfield_machine::network;
-use vfield_node::config::{DEFAULT_PORT, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
+use vfield_node::config::{DEFAULT_PORT, ELSEWHERE, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 use vfield_node::limits::Rates;
 use vfield_node::object_origin::publish::ServeObject;
 use vfield_node::store::large_pages;
@@ -277,6 +277,9 @@ fn node(
         Some(ZoneChoice::Named(zone)) => zone,
         Some(ZoneChoice::Subnet) => network::subnet::zone_of(own_ip(listen, &bootstrap, advertise)?)?,
     };
+    // Without a route there is no network yet, and nothing to know of its card.
+    let ip = own_ip(listen, &bootstrap, advertise).or_else(|_| network::local_towards(ELSEWHERE));
+    let card_bytes_per_s = ip.ok().and_then(network::card::bytes_per_s);
     Ok(NodeConfig {
         listen,
         any_port,
@@ -304,6 +307,7 @@ fn node(
         large_pages: false,
         disk: None,
         keeper: None,
+        card_bytes_per_s,
         limits: Rates::default(),
         image_limits: Vec::new(),
         hash_threads: cores().into(),

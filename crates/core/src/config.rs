@@ -28,6 +28,9 @@ pub struct Config {
     pub round_robin: bool,
     /// Read ahead of sequential readers.
     pub read_ahead: bool,
+    /// Bytes a second that the machine's network card says its link carries; `None` if it does not
+    /// say. The network behind may carry less, so it counts until something was measured.
+    pub card_bytes_per_s: Option<u64>,
     /// How long an image stays that nobody needs.
     pub rubbish_grace: Duration,
 }
@@ -43,6 +46,7 @@ impl Default for Config {
             parallel: true,
             round_robin: true,
             read_ahead: true,
+            card_bytes_per_s: None,
             rubbish_grace: rubbish::GRACE,
         }
     }

@@ -12,7 +12,7 @@ use crate::names::Names;
 use crate::placement::{Arc, Filled};
 use crate::signing::{Context, PublicKey, Signature, Signatures};
 use crate::small_list::SmallList;
-use crate::speed::Speed;
+use crate::speed::{Link, Speed};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc as Shared;
@@ -108,16 +108,25 @@ impl Record {
         RecordKey { node: self.node, image: self.image() }
     }
 
-    /// The speed of the node's link, as it measured: a hint as `filled` is. It is part of the
-    /// progress. The highest bit says that there is a speed, which is in the lowest eight bits. The
-    /// count is in between. Programs that know nothing of it compare and pass on the whole number.
-    pub const fn speed(&self) -> Speed {
-        if self.progress & HAS_SPEED == 0 { Speed::UNKNOWN } else { Speed(self.progress as u8) }
+    /// What the node says of its link: a hint as `filled` is. It is part of the progress. The
+    /// highest bit says that there is a speed, which is in the lowest eight bits. The next bit says
+    /// that what the network card says is in the eight bits above it. The count is in between.
+    /// Programs that know nothing of it compare and pass on the whole number.
+    pub const fn link(&self) -> Link {
+        let [measured, card] = [Speed(self.progress as u8), Speed((self.progress >> u8::BITS) as u8)];
+        match below_count(self.progress) {
+            0 => Link { measured: Speed::UNKNOWN, card: Speed::UNKNOWN },
+            u8::BITS => Link { measured, card: Speed::UNKNOWN },
+            _ => Link { measured, card },
+        }
     }
 
     /// The changes of progress in this version.
     const fn count(&self) -> u64 {
-        if self.progress & HAS_SPEED == 0 { self.progress } else { (self.progress & !HAS_SPEED) >> u8::BITS }
+        match below_count(self.progress) {
+            0 => self.progress,
+            below => (self.progress & !(HAS_SPEED | HAS_CARD)) >> below,
+        }
     }
 
     /// True for the first one of its version, which is to be signed.
@@ -125,11 +134,18 @@ impl Record {
         self.count() == 0
     }
 
-    /// The progress of a record: this many changes, and the node's speed.
-    pub const fn progress(count: u64, speed: Speed) -> u64 {
-        let most = !HAS_SPEED >> u8::BITS;
+    /// The progress of a record: this many changes, and what the node says of its link.
+    pub const fn progress(count: u64, link: Link) -> u64 {
+        let Link { measured: Speed(measured), card: Speed(card) } = link;
+        let said = match (measured, card) {
+            (0, 0) => 0,
+            (measured, 0) => HAS_SPEED | measured as u64,
+            // Others take such a node for one of which nothing is known before it has measured.
+            (measured, card) => HAS_SPEED | HAS_CARD | (card as u64) << u8::BITS | measured as u64,
+        };
+        let most = !(HAS_SPEED | HAS_CARD) >> below_count(said);
         let count = if count < most { count } else { most };
-        if speed.is_known() { HAS_SPEED | count << u8::BITS | speed.0 as u64 } else { count }
+        said | count << below_count(said)
     }
 
     /// Of two records of one key the one with the higher rank counts.
@@ -164,11 +180,11 @@ impl Record {
     pub fn after(self, last: &Self) -> Self {
         let same = |record: &Self| (record.origin, record.arc, record.leaving);
         if self.subject == last.subject && same(&self) == same(last) {
-            let progress = Self::progress(last.count().saturating_add(1), self.speed());
+            let progress = Self::progress(last.count().saturating_add(1), self.link());
             return Self { version: last.version, progress, signature: last.signature, ..self };
         }
         let version = self.version.max(last.version.saturating_add(1));
-        Self { version, progress: Self::progress(0, self.speed()), ..self }
+        Self { version, progress: Self::progress(0, self.link()), ..self }
     }
 
     /// True if the node announces that it has nothing of the image: it has dropped the image, or
@@ -201,6 +217,17 @@ impl Record {
 
 /// Set in a progress that carries a speed.
 const HAS_SPEED: u64 = 1 << 63;
+/// Set in a progress that carries what the node's network card says.
+const HAS_CARD: u64 = 1 << 62;
+
+/// Bits of a progress below its count.
+const fn below_count(progress: u64) -> u32 {
+    match (progress & HAS_SPEED, progress & HAS_CARD) {
+        (0, _) => 0,
+        (_, 0) => u8::BITS,
+        (..) => 2 * u8::BITS,
+    }
+}
 
 /// The key of a record: node and image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

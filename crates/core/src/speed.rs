@@ -8,8 +8,10 @@
 //! A slow answer may also be the fault of the other side. So a node announces a speed only once two
 //! partners were measured, in either direction, and the faster one counts.
 
+mod link;
 mod meter;
 
+pub use link::{Class, Classes, Link};
 pub use meter::{Meter, Shown, Transit, Window, bytes_in};
 
 use crate::identity::NodeId;
@@ -79,55 +81,9 @@ impl Speed {
     }
 }
 
-/// Place of a node in the order of a chain, by its speed: 0 for the fastest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Class(pub u8);
-
-impl Class {
-    /// The number of bits that are used.
-    pub const BITS: u32 = 5;
-    const MAX: u8 = (1 << Self::BITS) - 1;
-}
-
 /// Steps between two speeds that certainly differ: twice. Where several senders share a link, a
 /// measurement is half as much again at times, and each change of an order costs a moment.
 const DIFFER: u8 = 8;
-/// Steps by which nodes of one class differ at most: 2.8 times. More than [`DIFFER`], since what a
-/// node announces may be off by so much: with 1.5 times, rooms of equal machines that were short of
-/// processors fell into classes and took 1.4 times as long.
-const CLASS_STEPS: u8 = 12;
-const _: () = assert!(CLASS_STEPS > DIFFER, "equal links are one class");
-
-/// The classes of the nodes of a room. All nodes that know the same speeds have the same classes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Classes {
-    /// The slowest speed of each class, fastest class first.
-    least: Vec<Speed>,
-}
-
-impl Classes {
-    /// The classes of nodes with these speeds. Each begins with the fastest speed that is left.
-    pub fn of(speeds: impl Iterator<Item = Speed>) -> Self {
-        let mut speeds: Vec<Speed> = speeds.filter(|speed| speed.is_known()).collect();
-        speeds.sort_unstable();
-        let mut least: Vec<Speed> = Vec::new();
-        for speed in speeds.into_iter().rev() {
-            if least.last().is_none_or(|least| speed < *least) {
-                least.push(Speed(speed.0.saturating_sub(CLASS_STEPS).max(1)));
-            }
-        }
-        Self { least }
-    }
-
-    /// The class of a node with this speed.
-    pub fn class(&self, speed: Speed) -> Class {
-        if !speed.is_known() {
-            return Class::default();
-        }
-        let faster = self.least.partition_point(|least| *least > speed);
-        Class(u8::try_from(faster).unwrap_or(u8::MAX).min(Class::MAX))
-    }
-}
 
 /// For how long another partner is remembered.
 const PARTNERS_FOR: Duration = Duration::from_secs(10);
@@ -147,8 +103,8 @@ const SAMPLES_MAX: usize = 64;
 pub struct Sample {
     /// The other node.
     pub partner: NodeId,
-    /// What the partner announces of itself.
-    pub announced: Speed,
+    /// What the partner says of its link.
+    pub announced: Link,
     /// What both links together carried.
     pub speed: Speed,
 }
@@ -156,12 +112,13 @@ pub struct Sample {
 impl Sample {
     /// True if the partner's own link explains why it is not higher.
     const fn is_partners(&self) -> bool {
-        self.announced.is_known() && self.announced.0 < self.speed.0.saturating_add(DIFFER)
+        let most = self.announced.speed();
+        most.is_known() && most.0 < self.speed.0.saturating_add(DIFFER)
     }
 
     /// True if it can only be this node's own link that kept it from being higher.
     const fn is_own(&self) -> bool {
-        self.announced.is_known() && !self.is_partners()
+        self.announced.measured.is_known() && !self.is_partners()
     }
 }
 
@@ -176,7 +133,8 @@ pub struct OwnSpeed {
     stream: Stream,
     /// The speed that enough of them reach.
     reached: Speed,
-    announced: Speed,
+    /// What was measured last that differs enough, and the card's speed.
+    link: Link,
     bounds: LinkBounds,
 }
 
@@ -194,13 +152,19 @@ impl LinkBounds {
     /// lower bound. A node passes on the chunks that it takes, so the slower direction is its speed
     /// in a chain. Before the first measurement it is unknown, since a known speed never becomes
     /// unknown again.
-    pub fn announced(self, link: Speed) -> Speed {
+    pub fn announced(self, link: Link) -> Link {
         let bound = [self.up, self.down].into_iter().flatten().min().map(Speed::of);
-        bound.map_or(link, |bound| link.min(bound))
+        bound.map_or(link, |bound| link.map(|speed| speed.min(bound)))
     }
 }
 
 impl OwnSpeed {
+    /// Of a machine whose network card says that it carries so many bytes a second.
+    pub fn of_card(bytes_per_s: Option<u64>) -> Self {
+        let card = bytes_per_s.map(Speed::of).unwrap_or_default();
+        Self { link: Link { card, ..Link::default() }, ..Self::default() }
+    }
+
     /// Sets the bounds of the link. True if the announced speed has changed.
     pub fn bound(&mut self, bounds: LinkBounds) -> bool {
         let before = self.announced();
@@ -211,7 +175,7 @@ impl OwnSpeed {
     /// Notes a sample. True if the announced speed has changed.
     pub fn measured(&mut self, sample: Sample, now: Time) -> bool {
         // Nothing follows from it but that this node is not slower.
-        if !sample.speed.is_known() || (sample.is_partners() && sample.speed < self.announced) {
+        if !sample.speed.is_known() || (sample.is_partners() && sample.speed < self.link.speed()) {
             return false;
         }
         while self.samples.front().is_some_and(|(at, _)| now - *at >= LATELY) || self.samples.len() >= SAMPLES_MAX {
@@ -225,16 +189,17 @@ impl OwnSpeed {
         self.partners[0] = Some((sample.partner, now, sample.speed));
         // A partner that is slower, and whose link others use too, does not show how slow this node
         // is; nor does one that saw it fast.
-        let falls = self.reached.is_below(self.announced);
-        let is_own = sample.is_own() && !sample.announced.is_below(self.announced);
+        let falls = self.reached.is_below(self.link.speed());
+        let is_own = sample.is_own() && !sample.announced.speed().is_below(self.link.speed());
         let saw_it = |&(_, at, speed): &(NodeId, Time, Speed)| {
-            now - at < PARTNERS_FOR && (!falls || speed.is_below(self.announced))
+            now - at < PARTNERS_FOR && (!falls || speed.is_below(self.link.speed()))
         };
         let tells = is_own || self.partners.iter().all(|partner| partner.as_ref().is_some_and(saw_it));
-        let (Speed(now_is), Speed(said)) = (self.reached, self.announced);
-        let changes = (said == 0 || now_is.abs_diff(said) >= DIFFER) && now_is != 0 && tells;
+        let Link { measured, .. } = self.link;
+        let differs = !measured.is_known() || self.reached.0.abs_diff(measured.0) >= DIFFER;
+        let changes = differs && self.reached.is_known() && tells;
         if changes {
-            self.announced = self.reached.max(self.stream.least());
+            self.link.measured = self.reached.max(self.stream.least());
         }
         changes
     }
@@ -243,9 +208,9 @@ impl OwnSpeed {
     /// it is then raised.
     pub fn came(&mut self, bytes: u64, now: Time) -> bool {
         let Some(least) = self.stream.came(bytes, now) else { return false };
-        let rises = self.announced.is_below(least);
+        let rises = self.link.speed().is_below(least);
         if rises {
-            (self.announced, self.reached) = (least, self.reached.max(least));
+            (self.link.measured, self.reached) = (least, self.reached.max(least));
         }
         rises
     }
@@ -268,9 +233,14 @@ impl OwnSpeed {
         rates.into_iter().flatten().min()
     }
 
-    /// The announced speed: the measured one within the bounds.
-    pub fn announced(&self) -> Speed {
-        self.bounds.announced(self.announced)
+    /// What is announced of the link, within the bounds.
+    pub fn announced(&self) -> Link {
+        self.bounds.announced(self.link)
+    }
+
+    /// True if the link was measured.
+    pub const fn is_measured(&self) -> bool {
+        self.link.measured.is_known()
     }
 }
 
@@ -297,16 +267,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn equal_links_are_one_class_and_the_others_follow_by_speed() {
-        let speed = |mbit: u64| Speed::of(mbit * 125_000);
-        let classes = Classes::of([94, 70, 10, 88, 9, 1000, 750].map(speed).into_iter());
-        let class = |mbit| classes.class(speed(mbit)).0;
-        assert_eq!([1000, 750, 94, 70, 88, 10, 9].map(class), [0, 0, 1, 1, 1, 2, 2]);
-        assert_eq!(classes.class(Speed::UNKNOWN), Class(0));
-        assert_eq!(Classes::default().class(speed(5)), Class(0));
-    }
-
     /// Answers of a chunk each, from one sender, at this rate.
     fn answers(own: &mut OwnSpeed, meter: &mut Meter, sender: u64, count: u32, rate: u64, now: &mut Time) -> bool {
         let took = Duration::from_micros(CHUNK * 1_000_000 / rate);
@@ -314,7 +274,7 @@ mod tests {
             *now = *now + took * 5 / 4;
             let window = meter.came(CHUNK, Transit { took, beside: 0 }, *now);
             let Some(Shown::Rate(window)) = window else { return changed };
-            let sample = Sample { partner: NodeId(sender), announced: Speed::UNKNOWN, speed: window.all };
+            let sample = Sample { partner: NodeId(sender), announced: Link::default(), speed: window.all };
             own.measured(sample, *now) | changed
         })
     }
@@ -324,12 +284,12 @@ mod tests {
         let (mut own, mut now) = (OwnSpeed::default(), Time::ZERO);
         let (mut slow, mut fast) = (Meter::default(), Meter::default());
         assert!(!answers(&mut own, &mut slow, 1, 40, 1_250_000, &mut now));
-        assert!(!own.announced().is_known());
+        assert!(!own.announced().measured.is_known());
         assert!(answers(&mut own, &mut fast, 2, 40, 12_500_000, &mut now));
-        assert_eq!(own.announced(), Speed::of(12_500_000));
+        assert_eq!(own.announced().measured, Speed::of(12_500_000));
         // The fast sender has nothing more for it: the slow one alone is no reason within seconds.
         answers(&mut own, &mut slow, 1, 4, 1_250_000, &mut now);
-        assert_eq!(own.announced(), Speed::of(12_500_000));
+        assert_eq!(own.announced().measured, Speed::of(12_500_000));
     }
 
     #[test]
@@ -340,9 +300,9 @@ mod tests {
             answers(&mut own, &mut meters[0], 1, 10, 6_250_000, &mut now);
             answers(&mut own, &mut meters[1], 2, 10, 6_250_000, &mut now);
         }
-        assert_eq!(own.announced(), Speed::of(6_250_000));
+        assert_eq!(own.announced().measured, Speed::of(6_250_000));
         assert!(!answers(&mut own, &mut meters[0], 1, 39, 25_000_000, &mut now), "one window of it");
-        assert_eq!(own.announced(), Speed::of(6_250_000));
+        assert_eq!(own.announced().measured, Speed::of(6_250_000));
     }
 
     #[test]
@@ -354,7 +314,7 @@ mod tests {
                 answers(own, &mut meters[0], 1, 40, rate, now);
                 answers(own, &mut meters[1], 2, 40, rate, now);
             }
-            own.announced()
+            own.announced().measured
         };
         assert_eq!(both(&mut own, 9, 12_500_000, &mut now), Speed::of(12_500_000));
         assert_eq!(both(&mut own, 9, 1_250_000, &mut now), Speed::of(1_250_000));
@@ -378,21 +338,25 @@ mod tests {
     fn a_bound_lowers_a_measured_speed() {
         let mut own = OwnSpeed::default();
         assert!(!own.bound(LinkBounds { up: Some(1_250_000), down: None }));
-        assert_eq!((own.announced(), own.bytes_per_s()), (Speed::UNKNOWN, None), "the link may be slower still");
-        own.announced = Speed::of(12_500_000);
-        assert_eq!(own.announced(), Speed::of(1_250_000));
+        assert_eq!(
+            (own.announced().measured, own.bytes_per_s()),
+            (Speed::UNKNOWN, None),
+            "the link may be slower still"
+        );
+        own.link.measured = Speed::of(12_500_000);
+        assert_eq!(own.announced().measured, Speed::of(1_250_000));
         assert!(!own.bound(LinkBounds { up: Some(1_250_000), down: Some(5_000_000) }), "the lower one counts");
-        assert_eq!((own.announced(), own.bytes_per_s()), (Speed::of(1_250_000), Some(5_000_000)));
+        assert_eq!((own.announced().measured, own.bytes_per_s()), (Speed::of(1_250_000), Some(5_000_000)));
         assert_eq!(own.carries_in(Duration::from_secs(2)), 10_000_000);
         assert!(own.bound(LinkBounds { up: Some(125_000_000), down: None }));
-        assert_eq!(own.announced(), Speed::of(12_500_000), "no link is faster than it is");
+        assert_eq!(own.announced().measured, Speed::of(12_500_000), "no link is faster than it is");
     }
 
     /// Five senders at a fifth of the link each: no window of one of them is busy.
     #[test]
     fn all_that_comes_shows_that_a_speed_is_too_low() {
         let (mut own, mut now) = (OwnSpeed::default(), Time::ZERO);
-        own.announced = Speed::of(1_250_000);
+        own.link.measured = Speed::of(1_250_000);
         let mut come = |own: &mut OwnSpeed, chunks: u32, every: Duration| {
             (0..chunks).fold(false, |rises, _| {
                 now = now + every;
@@ -403,9 +367,9 @@ mod tests {
         assert!(!come(&mut own, 20, slow));
         assert!(!come(&mut own, 40, Duration::from_micros(100)), "what came late, at once");
         assert!(!come(&mut own, 20, slow));
-        assert_eq!(own.announced(), Speed::of(1_250_000));
+        assert_eq!(own.announced().measured, Speed::of(1_250_000));
         assert!(come(&mut own, 100, fast));
-        assert!(own.announced() >= Speed::of(11_000_000) && !come(&mut own, 100, fast));
+        assert!(own.announced().measured >= Speed::of(11_000_000) && !come(&mut own, 100, fast));
     }
 
     #[test]
@@ -414,11 +378,12 @@ mod tests {
         let mut own = OwnSpeed::default();
         let mut now = Time::ZERO;
         let mut measured = |partner, announced, mbit| {
+            let announced = Link { measured: announced, ..Link::default() };
             now = now + LATELY / 2;
             for _ in 0..ENOUGH {
                 own.measured(Sample { partner: NodeId(partner), announced, speed: speed(mbit) }, now);
             }
-            own.announced()
+            own.announced().measured
         };
         measured(1, Speed::UNKNOWN, 94);
         assert_eq!(measured(2, Speed::UNKNOWN, 94), speed(94));
@@ -426,5 +391,26 @@ mod tests {
             assert_eq!(measured(3, speed(13), 6), speed(94), "others use its link too");
         }
         (0..4).for_each(|_| assert!(measured(1, speed(94), 10) <= speed(10), "a fast one shows it"));
+    }
+
+    #[test]
+    fn a_card_is_announced_until_something_is_measured() {
+        let speed = |mbit: u64| Speed::of(mbit * 125_000);
+        let card = Some(125_000_000);
+        let mut own = OwnSpeed::of_card(card);
+        assert_eq!(own.announced(), Link { measured: Speed::UNKNOWN, card: speed(1000) });
+        let mut measured = |partner, announced, mbit| {
+            for _ in 0..ENOUGH {
+                own.measured(Sample { partner: NodeId(partner), announced, speed: speed(mbit) }, Time::ZERO);
+            }
+            own.announced().measured
+        };
+        let card = |mbit| Link { card: speed(mbit), ..Link::default() };
+        // Two partners whose own cables are bad: no word of this node's.
+        assert_eq!(measured(1, card(100), 94), Speed::UNKNOWN);
+        assert_eq!(measured(2, card(100), 94), Speed::UNKNOWN);
+        // A card tells of its cable only: the network behind it may be slow.
+        assert_eq!(measured(3, card(1000), 94), Speed::UNKNOWN);
+        assert_eq!(measured(4, card(1000), 94), speed(94));
     }
 }

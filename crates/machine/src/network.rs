@@ -1,6 +1,7 @@
 //! Which of this machine's addresses other machines see. Sends nothing: a UDP socket that is
 //! connected tells which address the kernel would use.
 
+pub mod card;
 pub mod subnet;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

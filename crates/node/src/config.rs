@@ -8,7 +8,7 @@ use crate::sockets::Sockets;
 use std::fmt;
 use std::fs::DirBuilder;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
@@ -27,6 +27,9 @@ use vfield_trust::signature::TrustedKeys;
 
 /// Port of a node when none is given, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 4440;
+/// An address outside. Without a known node, the route to it is the best guess of this machine's
+/// own address (TEST-NET-1, RFC 5737).
+pub const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
 
 /// Everything a [`crate::Node`] needs to start.
 #[derive(Debug, Clone)]
@@ -92,6 +95,8 @@ pub struct NodeConfig {
     pub disk: Option<DiskConfig>,
     /// The keeper of the stores' memory for the next process of this node.
     pub keeper: Option<Arc<dyn Keeper>>,
+    /// Bytes a second that its network card says its link carries; `None` if that is not known.
+    pub card_bytes_per_s: Option<u64>,
     /// Switches for measurements.
     pub tuning: Tuning,
 }

@@ -14,7 +14,7 @@ pub use start_error::StartError;
 
 use crate::admissions::{Admissions, not_admitted};
 use crate::bootstrap;
-use crate::config::{ImageSelector, NodeConfig};
+use crate::config::{ELSEWHERE, ImageSelector, NodeConfig};
 use crate::delays::Delays;
 use crate::disk::Disk;
 use crate::driver::{Driver, Trust};
@@ -455,9 +455,6 @@ const fn guesses(config: &NodeConfig, listening: SocketAddr) -> bool {
 
 /// The announced address.
 fn advertised(config: &NodeConfig, listening: SocketAddr) -> SocketAddr {
-    // Without a known node, the route to any outside address is the best guess (TEST-NET-1, RFC
-    // 5737).
-    const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 9);
     if let Some(addr) = config.advertise {
         return SocketAddr::new(addr.ip(), if addr.port() == 0 { listening.port() } else { addr.port() });
     }
@@ -475,6 +472,7 @@ fn core_config(config: &NodeConfig) -> Config {
         io_timeout: config.io_timeout,
         parallel: config.tuning.parallel,
         read_ahead: config.tuning.read_ahead,
+        card_bytes_per_s: config.card_bytes_per_s,
         ..Config::default()
     }
 }

@@ -13,7 +13,9 @@ pub use packet::{Message, Packet, Packets};
 pub use port::{Pipe, Port};
 pub use walls::Walls;
 
+use clap::ValueEnum;
 use std::time::Duration;
+use vfield_core::placement::map::mix;
 use vfield_weather as weather;
 
 /// Bytes a second of Gigabit Ethernet.
@@ -46,6 +48,20 @@ impl Rates {
     }
 }
 
+/// What the network cards say of their links.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Cards {
+    /// Nothing, as in most virtual machines
+    #[default]
+    Silent,
+    /// What the link carries, as where a cable is bad
+    True,
+    /// What most links of the room carry, as where the network behind is slow
+    Same,
+    /// By machine, one of these
+    Mixed,
+}
+
 /// The properties of the links.
 #[derive(Debug, Clone)]
 pub struct Links {
@@ -56,6 +72,8 @@ pub struct Links {
     pub own: weather::Links,
     /// The seed of those that are drawn.
     pub seed: u64,
+    /// What the machines' network cards say.
+    pub cards: Cards,
     /// Bytes that pass a machine's link at once after idle time, in each direction; 0: a link that
     /// has been idle is no faster.
     pub burst: u64,
@@ -85,6 +103,7 @@ impl Default for Links {
             rate: GIGABIT,
             own: weather::Links::default(),
             seed: 0,
+            cards: Cards::Silent,
             burst: 0,
             delay: Duration::from_micros(150),
             jitter: Duration::from_micros(100),
@@ -115,6 +134,17 @@ impl Links {
             let weather::Rates { down, up } = link.rates(place as usize, self.seed);
             Rates { up: up.bytes(), down: down.bytes() }
         })
+    }
+
+    /// What the network card of a place says that its link carries.
+    pub fn card(&self, place: u32) -> Option<u64> {
+        let Rates { up, down } = self.rates(place);
+        match self.cards {
+            Cards::Silent => None,
+            Cards::True => Some(up.min(down)),
+            Cards::Same => Some(self.rate),
+            Cards::Mixed => [None, Some(up.min(down)), Some(self.rate)][mix(u64::from(place) ^ self.seed) as usize % 3],
+        }
     }
 
     /// The zone of a place.

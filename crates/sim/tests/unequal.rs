@@ -113,6 +113,25 @@ fn a_slow_machine_slows_no_other_down() {
     }
 }
 
+/// Half of a room has old cables, and each network card tells its own. Without that the first
+/// seconds go by before the speeds are known: then some take two to six times as long.
+#[test]
+fn cards_tell_of_bad_cables_before_anything_is_measured() {
+    for (nodes, links, most) in [("20", "100M,20M@1..20/2", 1.4), ("30", "100M,25M@15", 1.3)] {
+        let report = storm(&["-n", nodes, "--image", "64M", "--store", "6%", "--links", links, "--cards", "true"]);
+        let times: Vec<f64> = (1..=nodes.parse().unwrap()).map(|machine| own_link(&report, machine)).collect();
+        assert!(times.iter().all(|time| *time < most), "{links}: {times:?}");
+    }
+}
+
+/// A card knows its own cable only. Where the network behind it is slow, its word does no harm.
+#[test]
+fn cards_that_promise_too_much_do_no_harm() {
+    let report = storm(&["-n", "10", "--image", "64M", "--links", "100M,10M@5", "--cards", "same"]);
+    let times: Vec<f64> = (1..=10).map(|machine| own_link(&report, machine)).collect();
+    assert!(times.iter().all(|time| *time < 1.5), "{times:?}");
+}
+
 /// The same once stores are filled, each chunk in three of them: nobody takes chunks from it.
 /// A machine between slow ones sees their rate only. With this seed the one behind the slow machine
 /// took itself for slow, and was: ten times its own time.

@@ -22,7 +22,7 @@ use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Subject};
 use vfield_core::signing::{Signature, Signatures};
 use vfield_core::snapshot::{Known, Snapshot};
-use vfield_core::speed::Speed;
+use vfield_core::speed::{Link, Speed};
 use vfield_core::wire::{
     self, DialledBack, FrameHeader, Get, HEADER, Kind, ListQuestion, Priority, Proof, Refusal, SignedList,
 };
@@ -88,7 +88,7 @@ fn record(at: usize) -> Record {
     let record = Record {
         node: keys()[at].node(),
         version: 5,
-        progress: Record::progress(2, Speed(77)),
+        progress: Record::progress(2, Link { measured: Speed(77), card: Speed::UNKNOWN }),
         subject: subject.into(),
         origin: at == 1,
         arc: Arc { start: 300, length: 700 },

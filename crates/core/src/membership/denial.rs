@@ -131,7 +131,7 @@ impl Membership {
         let Some(mine) = self.records.get(&said.key()).filter(|mine| said.rank() > mine.rank()) else { return };
         if said.version == mine.version || said.is_genuine(&self.keys.key(), &*self.keys) {
             let version = said.version.saturating_add(1);
-            let progress = Record::progress(0, mine.speed());
+            let progress = Record::progress(0, mine.link());
             let answer = Record { version, progress, ..mine.clone() }.signed(&*self.keys);
             self.denials += 1;
             self.learn_record(answer, None);

@@ -57,7 +57,7 @@ impl Node {
         let member = |record: &Record| {
             let me = self.me();
             let known = if record.node == me.node { me } else { self.membership.live().get(&record.node)? };
-            Some((classes.class(record.speed()), known))
+            Some((classes.class(record.link()), known))
         };
         let eldest_of = |(leaving, origin): (bool, bool)| {
             let are_so = records().filter(|record| (record.leaving, record.origin) == (leaving, origin));

@@ -11,7 +11,7 @@ use crate::chunk::Chunk;
 use crate::fetch::{Goal, ImageNumber, Request, Token, Turn};
 use crate::image::ImageId;
 use crate::slice::Groups;
-use crate::speed::{LinkBounds, Speed};
+use crate::speed::{Link, LinkBounds};
 use crate::time::Time;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -44,8 +44,8 @@ impl Bound {
 }
 
 impl Bounds {
-    /// The speed that this node says it has with an image.
-    pub(super) fn announced(&self, image: ImageNumber, link: Speed) -> Speed {
+    /// What this node says of its link with an image.
+    pub(super) fn announced(&self, image: ImageNumber, link: Link) -> Link {
         self.of(image).map_or(link, |bound| bound.link.announced(link))
     }
 

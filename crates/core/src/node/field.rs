@@ -358,7 +358,7 @@ impl Node {
         let suspects = self.membership.suspects();
         let holding = |r: &Record| Holding {
             node: r.node,
-            class: classes.class(r.speed()),
+            class: classes.class(r.link()),
             arrival: arrival(r.node),
             arc: r.arc,
             filled: r.filled,

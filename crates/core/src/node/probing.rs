@@ -93,9 +93,9 @@ impl Node {
         let (now, identity) = (self.now, self.identity_of(peer).copied());
         let Some((image, identity)) = self.images.get(&id).zip(identity) else { return };
         // The pace of an upstream whose speed is known needs no explanation.
-        let is_known = self.announced_speed(peer).is_known();
+        let is_known = self.announced_link(peer).measured.is_known();
         let waits = self.peers.owes(peer) && !is_known && !image.map.origins().contains(&peer);
-        if !waits || self.speed.announced().is_known() || !self.probes.is_due(now) {
+        if !waits || self.speed.is_measured() || !self.probes.is_due(now) {
             return;
         }
         let latest = self.probes.latest(image.number, Some(peer));
@@ -106,7 +106,7 @@ impl Node {
     /// faster one whether it is.
     pub(super) fn probe_faster(&mut self, id: ImageId) {
         let now = self.now;
-        if !self.speed.announced().is_known() || !self.probes.is_due(now) {
+        if !self.speed.is_measured() || !self.probes.is_due(now) {
             return;
         }
         let Some(image) = self.images.get(&id) else { return };
@@ -114,7 +114,7 @@ impl Node {
         let mine = class(self.me().node);
         let is_faster = |node: &&NodeId| {
             let ahead = class(**node).is_some_and(|class| Some(class) < mine);
-            ahead && self.announced_speed(**node).is_known() && self.peers.is_usable(**node, now)
+            ahead && self.announced_link(**node).measured.is_known() && self.peers.is_usable(**node, now)
         };
         let faster: Vec<NodeId> = image.map.participants().iter().filter(is_faster).copied().collect();
         let latest = self.probes.latest(image.number, None);

@@ -9,7 +9,7 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::Place;
 use crate::record::{Record, RecordKey};
-use crate::speed::{Classes, LinkBounds, Sample, Shown, Speed, Transit};
+use crate::speed::{Classes, Link, LinkBounds, Sample, Shown, Speed, Transit};
 
 impl Node {
     /// The links between this node and a peer have this speed together, as one of the two measured.
@@ -47,26 +47,26 @@ impl Node {
     }
 
     fn sample(&self, partner: NodeId, speed: Speed) -> Sample {
-        Sample { partner, announced: self.announced_speed(partner), speed }
+        Sample { partner, announced: self.announced_link(partner), speed }
     }
 
     /// The classes of those who take part in an image, by what they say of their speed.
     pub(super) fn classes(&self, id: ImageId) -> Classes {
         let (me, live) = (self.me().node, self.membership.live());
         let records = self.membership.records().iter().filter(|record| record.image() == id);
-        Classes::of(records.filter(|r| r.node == me || live.contains_key(&r.node)).map(Record::speed))
+        Classes::of(records.filter(|r| r.node == me || live.contains_key(&r.node)).map(Record::link))
     }
 
-    /// What a node says of its speed.
-    pub(super) fn announced_speed(&self, node: NodeId) -> Speed {
-        self.membership.records().of(node).iter().map(Record::speed).max().unwrap_or_default()
+    /// What a node says of its link.
+    pub(super) fn announced_link(&self, node: NodeId) -> Link {
+        self.membership.records().of(node).iter().map(Record::link).max().unwrap_or_default()
     }
 
     /// The place of a node in the order of a chain.
     pub(super) fn place_of(&self, image: &Image, node: NodeId) -> Option<Place> {
         let identity = if node == self.me().node { self.me() } else { self.identity_of(node)? };
         let record = self.membership.records().get(&RecordKey { node, image: image.subject.image });
-        Some(Place::of(identity, image.classes.class(record.map_or(Speed::UNKNOWN, Record::speed))))
+        Some(Place::of(identity, image.classes.class(record.map(Record::link).unwrap_or_default())))
     }
 
     /// Requests elsewhere what slower nodes owe, if an origin is faster: all behind this node would

@@ -240,7 +240,7 @@ impl Node {
                 }
             }
             let key = self.membership.statement(identity.node).map_or_else(|| self.keys.key(), |member| member.key);
-            let speed = self.announced_speed(identity.node);
+            let speed = self.announced_link(identity.node).speed();
             MemberView { identity, key, state, capacity_bytes, held_bytes, origin_of, speed }
         };
         // Of itself a node knows more than its records say.

@@ -190,7 +190,7 @@ fn a_bound_is_announced_with_its_image() {
     let mut joined = Joined::new();
     let said = |joined: &Joined, image: ImageId| {
         let records = joined.node.snapshot(&crate::one_origin::identity(ORIGIN), &[]).records;
-        records.iter().find(|record| record.node == ME && record.image() == image).map(|record| record.speed())
+        records.iter().find(|record| record.node == ME && record.image() == image).map(|record| record.link().speed())
     };
     joined.give(Input::Delivers(ORIGIN, vfield_core::speed::Speed::of(50_000_000)));
     let before = said(&joined, OTHER);

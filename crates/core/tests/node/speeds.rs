@@ -10,7 +10,7 @@ use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::node::{ImageConfig, Input, Node};
 use vfield_core::record::Record;
-use vfield_core::speed::{LinkBounds, Speed};
+use vfield_core::speed::{Link, LinkBounds, Speed};
 use vfield_core::time::Time;
 
 const SLOW: Speed = Speed(66);
@@ -75,13 +75,27 @@ fn a_member_that_lies_causes_few_announcements() {
 #[test]
 fn a_progress_carries_a_speed_and_grows_with_its_count() {
     let speeds = [Speed::UNKNOWN, Speed(1), SLOW, Speed(u8::MAX)];
-    for count in [0, 1, 300, u64::MAX >> 9] {
-        let progress = speeds.map(|speed| Record::progress(count, speed));
-        // Programs that know nothing of speeds compare the whole number.
-        let next = speeds.map(|speed| Record::progress(count.saturating_add(1), speed));
-        assert!(progress[1..].iter().all(|now| next[1..].iter().all(|next| now <= next || count == u64::MAX >> 9)));
-        assert!(progress[0] < progress[1], "the first speed is news");
+    for card in speeds {
+        // The last count is all that fits beside two speeds.
+        for count in [0, 1, 300, u64::MAX >> 18] {
+            let progress = speeds.map(|measured| Record::progress(count, Link { measured, card }));
+            // Programs that know nothing of speeds compare the whole number.
+            let next = speeds.map(|measured| Record::progress(count + 1, Link { measured, card }));
+            let speed_is_known = if card.is_known() { 0 } else { 1 };
+            let grows = |now: &u64| next[speed_is_known..].iter().all(|next| now < next);
+            assert!(count == u64::MAX >> 18 || progress[speed_is_known..].iter().all(grows), "{count} {card:?}");
+            assert!(progress[0] < progress[1], "the first measurement is news");
+        }
     }
+}
+
+/// Nodes of earlier versions read the lowest eight bits, if the highest one is set.
+#[test]
+fn a_card_is_unknown_to_earlier_versions() {
+    let said = Record::progress(7, Link { measured: Speed::UNKNOWN, card: SLOW });
+    assert_eq!((said >> 63, said as u8), (1, Speed::UNKNOWN.0));
+    let said = Record::progress(7, Link { measured: Speed(9), card: SLOW });
+    assert_eq!((said >> 63, said as u8), (1, 9));
 }
 
 /// An operator's bound is announced at once, and so is its end.

@@ -48,7 +48,7 @@ fn zone(ip: IpAddr, prefix: u32) -> Option<Zone> {
     Zone::named(&name)
 }
 
-fn ip_of(addr: SockaddrStorage) -> Option<IpAddr> {
+pub(super) fn ip_of(addr: SockaddrStorage) -> Option<IpAddr> {
     let v4 = addr.as_sockaddr_in().map(|addr| addr.ip().into());
     v4.or_else(|| addr.as_sockaddr_in6().map(|addr| addr.ip().into()))
 }

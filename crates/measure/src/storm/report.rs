@@ -33,8 +33,8 @@ pub struct Sample {
     pub seconds: Spread,
     /// The same over the time that its payload takes on a link without headers.
     pub over_ideal: Spread,
-    /// Each reader's own time over the time that its payload takes on its own host's downlink
-    /// without headers.
+    /// Each reader's own time over the time that its payload takes without headers on its own
+    /// host's downlink, or on the origin's uplink if that is slower.
     pub own_link: Spread,
     /// The least time in seconds in which the links bring all of the image to the readers that got
     /// it, if no store has any of it: see [`link::bound_s`].
@@ -114,7 +114,8 @@ pub struct NodeSample {
     pub bytes: u64,
     /// From its start until it had its export open.
     pub attach_s: f64,
-    /// Its own time over the time that its payload takes on its host's downlink without headers.
+    /// Its own time over the time that its payload takes without headers on its host's downlink, or
+    /// on the origin's uplink if that is slower.
     pub own_link: f64,
     /// The longest time that a request took.
     pub slowest_read_s: f64,
@@ -134,13 +135,14 @@ impl NodeSample {
         let start_s = runner.start_s?;
         let sent = |reading: &super::meter::Reading| reading.links.get(runner.host).map_or(0, |link| link.sent_bytes);
         let outcome = runner.outcome.clone().unwrap_or_default();
+        let link = plan.rates(runner.host).down.bytes().min(plan.rates(0).up.bytes());
         let error = if runner.outcome.is_some() { outcome.error } else { Some(runner.last_words()) };
         Some(Self {
             host: runner.host,
             start_s,
             seconds: tidy(outcome.seconds),
             bytes: outcome.bytes,
-            own_link: tidy(ratio(outcome.seconds * plan.rates(runner.host).down.bytes() as f64, outcome.bytes as f64)),
+            own_link: tidy(ratio(outcome.seconds * link as f64, outcome.bytes as f64)),
             attach_s: tidy(outcome.attach_s),
             slowest_read_s: tidy(outcome.slowest_read_s),
             longest_gap_s: tidy(outcome.longest_gap_s),

@@ -270,7 +270,8 @@ impl<'a> Run<'a> {
         let ends: Vec<f64> = finished.iter().map(|reader| (reader.since - self.start).as_secs_f64() / limit).collect();
         let own_s = |reader: &&Reader| (reader.since - self.starts[reader.machine]).as_secs_f64();
         let own = |reader: &&Reader| own_s(reader) / limit;
-        let own_link = |reader: &&Reader| own_s(reader) * self.rates(reader.machine).down as f64 / storm.image as f64;
+        let link = |reader: &Reader| self.rates(reader.machine).down.min(self.rates(0).up);
+        let own_link = |reader: &&Reader| own_s(reader) * link(reader) as f64 / storm.image as f64;
         let (whole, bound_s) = (Spread::of(ends.iter().copied()), self.bound_s());
         let payload = (after.payload - self.before.payload).max(1) as f64;
         let per_chunk = |count: u64| count as f64 * storm.chunk as f64 / payload;

@@ -10,6 +10,7 @@ use crate::original::Original;
 use crate::reader::Order;
 use std::sync::Arc;
 use std::time::Duration;
+use vfield_core::config::Config;
 use vfield_core::identity;
 use vfield_core::node::{ImageConfig, Input, Node};
 use vfield_core::placement::map::mix;
@@ -195,7 +196,8 @@ impl Field {
         let named = named.flatten().unwrap_or_default();
         let identity = machine::identity(machine, place, named, self.now(), self.dice.roll());
         let keys = Arc::new(Simulated(identity.node));
-        let node = Node::new(identity, keys, self.config.clone(), self.dice.roll(), self.now());
+        let config = Config { card_bytes_per_s: self.links.card(place), ..self.config.clone() };
+        let node = Node::new(identity, keys, config, self.dice.roll(), self.now());
         while self.zones.len() <= zone as usize {
             let rate = self.links.zone_rate;
             self.zones.push(Zone { up: Pipe::new(rate, 0), down: Pipe::new(rate, 0), payload_came: 0 });

@@ -4,7 +4,7 @@ use crate::dice::Dice;
 use crate::faults::{Fault, Habits, Planned};
 use crate::field::Followers;
 use crate::malicious::{Attack, Plan};
-use crate::network::{Discipline, Links};
+use crate::network::{Cards, Discipline, Links};
 use crate::original::Original;
 use crate::reader::Order;
 use clap::ValueEnum;
@@ -119,6 +119,8 @@ impl Chaos {
         tags(&mut Dice::new(seed ^ 0x7A6_0058), &mut chaos);
         chaos.faults.sort_by_key(|planned| planned.at);
         chaos.groups = short_reads(&mut Dice::new(seed ^ 0x0051_1CE5));
+        chaos.links.cards =
+            Dice::new(seed ^ 0x00CA_2D5E).one_of(&[Cards::Silent, Cards::True, Cards::Same, Cards::Mixed]);
         chaos.links.own = unequal(&mut Dice::new(seed ^ 0x0DD_11E5), chaos.starts.len(), chaos.links.rate);
         chaos
     }
@@ -170,7 +172,7 @@ impl Chaos {
     pub fn in_words(&self) -> Drawn {
         let Self { links, config, .. } = self;
         let field = format!(
-            "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, own links {:?}, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, \
+            "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, own links {:?} of cards {:?}, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, \
              read-ahead {}, boost {}, \
              {} reads of {:?} at a time, groups of each {:?}, starts {:?}{}",
             self.starts.len(),
@@ -180,6 +182,7 @@ impl Chaos {
             &self.habits.stores[1..],
             links.rate,
             links.own.to_string(),
+            links.cards,
             links.zone_rate,
             links.delay,
             links.jitter,

@@ -6,7 +6,7 @@ use crate::checks::Checks;
 use crate::commands::Failure;
 use crate::dice::Dice;
 use crate::field::{Arrival, Field, Reads};
-use crate::network::{Discipline, Links};
+use crate::network::{Cards, Discipline, Links};
 use crate::original::Original;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
@@ -41,6 +41,9 @@ pub struct Room {
     /// FACTOR, drawn for each machine on a logarithmic scale. Example: 100M,10M@3,1G/100M@5..9
     #[arg(long, value_parser = weather::Links::typed, value_name = "LINKS|FILE")]
     pub links: Option<weather::Links>,
+    /// What the machines' network cards say
+    #[arg(long, value_enum, default_value_t)]
+    pub cards: Cards,
     /// Bytes that pass a machine's link at once after idle time, in each direction, as in a token
     /// bucket; the laboratory's links have 64K
     #[arg(long, default_value = "0", value_parser = units::bytes_or_none, value_name = "SIZE")]
@@ -142,6 +145,7 @@ impl Room {
             rate: self.usual_link(),
             own: self.links.clone().unwrap_or_default(),
             seed: self.seed,
+            cards: self.cards,
             burst: self.burst,
             delay: self.delay,
             jitter: self.delay / 2,
