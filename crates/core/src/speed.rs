@@ -150,7 +150,7 @@ pub struct LinkBounds {
 impl LinkBounds {
     /// What a node with these bounds says of its speed if it measured `link`: no more than the
     /// lower bound. A node passes on the chunks that it takes, so the slower direction is its speed
-    /// in a chain. Before the first measurement it is unknown, since a known speed never becomes
+    /// in a chain. A speed of which nothing is known stays so, since a known one never becomes
     /// unknown again.
     pub fn announced(self, link: Link) -> Link {
         let bound = [self.up, self.down].into_iter().flatten().min().map(Speed::of);

@@ -18,6 +18,7 @@ mod handover;
 mod images;
 pub mod keeper;
 pub mod key_files;
+mod learned;
 mod leaving;
 pub mod limits;
 pub mod members;
@@ -217,6 +218,9 @@ async fn live(
             let keeping = plan.admission.signers.is_some().then(|| tokio::spawn(admission::keep(Arc::clone(&node))));
             if tags::are_kept(&follow) {
                 followers.spawn(tags::keep(Arc::clone(&node), follow));
+            }
+            if tags::has_place() {
+                followers.spawn(learned::keep(Arc::clone(&node)));
             }
             let limiting = tokio::spawn(limits.keep(Arc::clone(&node)));
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));

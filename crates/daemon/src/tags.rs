@@ -31,8 +31,9 @@ pub fn are_kept(follow: &[TagName]) -> bool {
     !follow.is_empty() || has_place()
 }
 
-/// Without a place of a service manager, a daemon that serves leaves no traces.
-fn has_place() -> bool {
+/// True if a service manager has a place for lasting state. Without one, a daemon that serves
+/// leaves no traces.
+pub fn has_place() -> bool {
     std::env::var_os("STATE_DIRECTORY").is_some_and(|place| !place.is_empty())
 }
 

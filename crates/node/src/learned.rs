@@ -30,6 +30,9 @@ const MANNER: Manner = Manner { at_once: ASKED, pace: Duration::ZERO, within: Du
 /// The pauses of an origin between its rounds: a boot takes minutes, and nobody waits for it.
 const COLLECT_AFTER: Doubling = Doubling { first: Duration::from_secs(5), longest: Duration::from_secs(60) };
 
+/// The name of what an earlier process knew. It stands for no node: ids are hashes of keys.
+const EARLIER: NodeId = NodeId(0);
+
 /// What this machine and others read first of one image.
 pub struct Learned {
     chunks: u64,
@@ -106,6 +109,15 @@ impl Learned {
         news
     }
 
+    /// Takes what was known before this node was started, in the place of one machine's list.
+    pub fn remember(&self, list: Vec<u8>) {
+        self.hear(vec![(EARLIER, list)]);
+    }
+
+    fn is_empty(&self) -> bool {
+        lock(&self.heard).is_empty()
+    }
+
     /// Leads the readers along what most others read, at most `window` chunks ahead.
     fn lead(&self, window: u64) {
         let agreed = PrefetchList::agreed(&lock(&self.heard).values().collect::<Vec<_>>());
@@ -156,6 +168,9 @@ pub async fn run(driver: Arc<Driver>, image: Arc<LocalImage>) {
     let learned = image.learned();
     learned.began.notified().await;
     let window = driver.look(|core| core.chunks_ahead(image.id()));
+    if !learned.is_empty() {
+        learned.lead(window);
+    }
     ask_some(&driver, &image, || learned.lead(window)).await;
 }
 
@@ -249,6 +264,16 @@ mod tests {
         assert!(hearer.hear(told_of(&teller, 1)), "a machine goes on");
         let heard = lock(&hearer.heard);
         assert_eq!(heard.values().map(PrefetchList::len).collect::<Vec<_>>(), [2, 1, 1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn what_an_earlier_process_knew_is_one_list() {
+        let (before, now) = (learned(), learned());
+        read(&before, 7..9);
+        assert!(now.is_empty());
+        now.remember(before.agreed(NodeId(1)).1.encode());
+        now.remember(vec![0xff; 5]);
+        assert_eq!((now.agreed(NodeId(1)).0, now.agreed(NodeId(1)).1.len()), (1, 2));
     }
 
     #[test]

@@ -255,6 +255,14 @@ impl Node {
         self.driver.image(image).map(|image| image.learned().agreed(me)).unwrap_or_default()
     }
 
+    /// Takes the encoded list of an earlier process of this node, or of others, for the image that
+    /// it is about.
+    pub fn remember(&self, image: ImageId, list: Vec<u8>) {
+        if let Some(image) = self.driver.image(image).filter(|_| self.driver.learns) {
+            image.learned().remember(list);
+        }
+    }
+
     /// Why readers wait at this moment, and the slowest reads of the last hour.
     pub async fn explain_all(&self, follow: bool) -> Explained {
         explained::all(&self.driver, follow).await

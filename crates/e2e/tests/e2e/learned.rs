@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 use vfield_e2e::field::{Field, Plan};
+use vfield_e2e::program::vfield;
 use vfield_e2e::{Failed, Outcome};
-use vfield_lab::bytes::MIB;
+use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, Lab, wait_until};
+use vfield_lab::{Daemon, Host, Lab, wait_until};
 use vfield_measure::storm::nbd::{Client, Target};
 
 const CHUNK: u64 = 64 << 10;
@@ -74,5 +75,30 @@ fn the_next_machine_is_led_along_what_the_first_one_read() -> Outcome {
     wait_until("the origin hears of all", LATER, || {
         learned(origin).is_ok_and(|said| said.contains("3 machines read"))
     })?;
+    Ok(())
+}
+
+/// What the node of a host keeps for its next process.
+fn keeps_lists(host: &Host) -> Result<bool, Failed> {
+    let names = std::fs::read_dir(host.dir())?.collect::<std::io::Result<Vec<_>>>()?;
+    Ok(names.iter().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"learned-")))
+}
+
+#[test]
+fn what_was_learned_outlives_all_machines() -> Outcome {
+    let (lab, vfield) = (Lab::loopback(3)?, vfield());
+    let image = random_file(&lab.dir().join("disk.img"), IMAGE_BYTES, 1)?;
+    let serve = || vfield.serve(lab.host(0), &[&image]).ready();
+    let join = |host| vfield.join(lab.host(host), lab.host(0).addr()).store("0").ready();
+    let (origin, node) = (serve()?, join(1)?);
+    read(&node, 0..100)?;
+    wait_until("the origin keeps what it has heard", LATER, || keeps_lists(lab.host(0)).is_ok_and(|keeps| keeps))?;
+    drop((origin, node));
+    let (origin, next) = (serve()?, join(2)?);
+    wait_until("it is known again", SOON, || learned(&origin).is_ok_and(|said| said.contains("1 machine read")))?;
+    read(&next, 0..1)?;
+    wait_until("the next one hears", SOON, || learned(&next).is_ok_and(|said| said.contains("2 machines read")))?;
+    read(&next, 1..50)?;
+    wait_until("it is led along", SOON, || fetched(&next).is_ok_and(|chunks| chunks >= 100))?;
     Ok(())
 }
