@@ -157,7 +157,7 @@ fn sample(guest: &mut Guest, node: NodeId) -> Result<Option<(Sample, u64)>, Fail
     let mut records: Vec<Record> =
         records.into_iter().filter(|record| record.node == node && record.is_sound() && holds(record)).collect();
     // Where most can be asked for.
-    records.sort_by_key(|record| std::cmp::Reverse((record.origin, record.filled.count)));
+    records.sort_unstable_by_key(|record| std::cmp::Reverse((record.origin, record.filled.count)));
     let Some(record) = records.first() else { return Ok(None) };
     let geometry = Geometry::new(super::header(record)?);
     Ok(Some((Sample::gather(guest, record, &geometry, SAMPLE_BYTES)?, geometry.chunk_bytes())))

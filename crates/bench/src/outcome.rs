@@ -206,7 +206,7 @@ impl Network {
     /// `peers` sent this in `seconds` while `read_bytes` were read.
     pub fn of(mut peers: Vec<FromPeer>, read_bytes: u64, seconds: f64, link: &Link) -> Self {
         peers.retain(|peer| peer.bytes > 0);
-        peers.sort_by(|one, other| (other.bytes, &one.addr).cmp(&(one.bytes, &other.addr)));
+        peers.sort_unstable_by(|one, other| (other.bytes, &one.addr).cmp(&(one.bytes, &other.addr)));
         let bytes: u64 = peers.iter().map(|peer| peer.bytes).sum();
         let rate = per_second(bytes, seconds);
         Self {

@@ -157,7 +157,7 @@ fn peers(runs: &[Run]) -> String {
     if sums.is_empty() {
         return String::new();
     }
-    sums.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    sums.sort_unstable_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let more = sums.len().saturating_sub(PEERS_SHOWN);
     let mut table = vec![vec!["CAME FROM".to_owned(), "BYTES".to_owned()]];
     table.extend(sums.into_iter().take(PEERS_SHOWN).map(|(name, bytes)| vec![name, human(bytes)]));

@@ -292,7 +292,7 @@ fn may_leave(image: &ImageStatus) -> String {
 
 fn waiting_text(image: &ImageStatus) -> String {
     let mut waiting: Vec<_> = image.waiting.iter().collect();
-    waiting.sort_by(|one, other| other.for_s.total_cmp(&one.for_s));
+    waiting.sort_unstable_by(|one, other| other.for_s.total_cmp(&one.for_s));
     let Some(longest) = waiting.first() else { return "  waiting    nothing\n".to_owned() };
     let chunks =
         if waiting.len() == 1 { "1 chunk".to_owned() } else { format!("{} chunks, the longest", waiting.len()) };

@@ -21,7 +21,7 @@ pub struct SlowLink<'a> {
 /// Links at most half as fast as the one in the middle, the slowest first.
 pub fn slow_links<'a>(links: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<SlowLink<'a>> {
     let mut links: Vec<(&str, u64)> = links.into_iter().collect();
-    links.sort_by_key(|(_, rate)| *rate);
+    links.sort_unstable_by_key(|(_, rate)| *rate);
     let Some(&(_, usual_bytes_per_s)) = links.get(links.len() / 2) else { return Vec::new() };
     let slow = links.into_iter().take_while(|(_, rate)| rate.saturating_mul(SLOW_PART) <= usual_bytes_per_s);
     slow.map(|(addr, bytes_per_s)| SlowLink { addr, bytes_per_s, usual_bytes_per_s }).collect()

@@ -11,6 +11,7 @@ use crate::signing::PublicKey;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use vfield_block::gather::Gather as _;
 
 /// First line: what it is, and the version of its form. A signer also signs images, and no
 /// statement about an image begins like this.
@@ -164,7 +165,7 @@ impl Admission {
     /// What these lines say; `id_of` gives the id of the node with a key.
     pub fn new(lines: &[Line], id_of: impl Fn(&PublicKey) -> NodeId) -> Self {
         let of = |rule| lines.iter().filter(move |line| line.rule == rule).map(|line| line.key);
-        let (allowed, revoked): (BTreeSet<_>, BTreeSet<_>) = (of(Rule::Allow).collect(), of(Rule::Revoke).collect());
+        let (allowed, revoked): (BTreeSet<_>, BTreeSet<_>) = (of(Rule::Allow).gathered(), of(Rule::Revoke).gathered());
         let ids = |some: &BTreeSet<PublicKey>| some.iter().map(&id_of).collect();
         Self { allowed_ids: ids(&allowed), revoked_ids: ids(&revoked), allowed, revoked }
     }

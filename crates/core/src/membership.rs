@@ -49,6 +49,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc as Shared;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 use watch::Watch;
 
 /// How long a suspect has to deny it. The time to suspicion (a third of a second), the time to the
@@ -359,7 +360,7 @@ impl Membership {
         self.learn_record(record.clone(), None);
         if is_first {
             let watched = self.roster.partners_of(self.me()).after();
-            let at_once: BTreeSet<NodeId> = watched.into_iter().chain(self.introducer).collect();
+            let at_once: BTreeSet<NodeId> = watched.into_iter().chain(self.introducer).gathered();
             let items = [Item::Member(self.mine), Item::Record(record)];
             for node in at_once {
                 self.tell_one(node, &items);

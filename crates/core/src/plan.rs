@@ -293,7 +293,7 @@ impl Situation<'_> {
         holders.retain(|home| self.has(home) && self.usable(home.node));
         if !self.is_settled() {
             let me = self.place?;
-            holders.sort_by_key(|home| me.behind(&home.place()));
+            holders.sort_unstable_by_key(|home| me.behind(&home.place()));
             let mut nearest = holders.iter().filter(|home| self.peers.may_be_in_step(home.node, self.now));
             if let Some(last) = nearest.next() {
                 // A slow link that many wait for is not waited for while a faster one has room.

@@ -96,7 +96,7 @@ impl SlowReads {
     /// Those of the last hour, the slowest first.
     pub fn lately(&self, now: Time) -> Vec<SlowRead> {
         let mut reads: Vec<SlowRead> = self.reads.iter().filter(|read| now - read.ended < KEPT_FOR).copied().collect();
-        reads.sort_by_key(|read| (std::cmp::Reverse(read.waited), read.ended));
+        reads.sort_unstable_by_key(|read| (std::cmp::Reverse(read.waited), read.ended));
         reads
     }
 }

@@ -13,6 +13,7 @@ use crate::signing::Signature;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
+use vfield_block::gather::Gather as _;
 
 /// Most records in each of the two lists: what a snapshot above one mebibyte has room for, with the
 /// members. In memory they are longer than on the wire.
@@ -76,7 +77,7 @@ struct Packed {
 impl From<Snapshot> for Packed {
     fn from(snapshot: Snapshot) -> Self {
         let Snapshot { members, records, gateways, outside, backbone, known } = snapshot;
-        let subjects: BTreeSet<&Subject> = records.iter().chain(&outside).map(|record| &*record.subject).collect();
+        let subjects: BTreeSet<&Subject> = records.iter().chain(&outside).map(|record| &*record.subject).gathered();
         let subjects: Vec<Subject> = subjects.into_iter().cloned().collect();
         let pack = |records: Vec<Record>| records.into_iter().map(|record| Line::pack(record, &subjects)).collect();
         let (records, outside) = (pack(records), pack(outside));

@@ -14,6 +14,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc as Shared;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
 /// Most tags of one node: a field has a few images, and each a few names. They take 80 KiB.
 pub const TAGS_MAX: usize = 64;
@@ -150,7 +151,7 @@ impl Spent {
 impl Tags {
     /// Keeps only the tags of these signers from now on.
     pub fn trust(&mut self, signers: impl IntoIterator<Item = String>) {
-        self.trusted = signers.into_iter().collect();
+        self.trusted = signers.into_iter().gathered();
         self.refused.clear();
         let trusted = &self.trusted;
         self.known.retain(|(_, signer), _| trusted.is_empty() || trusted.contains(signer));

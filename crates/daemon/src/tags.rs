@@ -47,7 +47,7 @@ fn read_in(dir: &Path, wanted: impl Fn(&TagName) -> bool) -> (Vec<SignedTag>, Ve
     let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
     names.retain(|name| name.starts_with(NAME.0) && name.ends_with(NAME.1));
-    names.sort();
+    names.sort_unstable();
     for name in names.into_iter().take(TAGS_MAX) {
         let path = dir.join(name);
         let read = read_short(&path).ok().flatten().and_then(|text| serde_json::from_str::<SignedTag>(&text).ok());

@@ -6,6 +6,7 @@
 use super::view::View;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use vfield_block::gather::Gather as _;
 use vfield_control::events::EventStatus;
 use vfield_control::slow_links::{SlowLink, slow_links};
 use vfield_core::fetch::Stage;
@@ -101,17 +102,17 @@ impl<'a> Field<'a> {
     pub fn of(view: &'a View) -> Self {
         let status = &view.status.node;
         let places: BTreeMap<&str, usize> =
-            status.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).collect();
-        let traffic: BTreeMap<&str, &PeerTraffic> = status.peers.iter().map(|peer| (peer.id.as_str(), peer)).collect();
+            status.nodes.iter().enumerate().map(|(at, node)| (node.id.as_str(), at)).gathered();
+        let traffic: BTreeMap<&str, &PeerTraffic> = status.peers.iter().map(|peer| (peer.id.as_str(), peer)).gathered();
         let owing: BTreeMap<String, &OwingView> =
-            view.picture.owing.iter().map(|owing| (owing.peer.to_string(), owing)).collect();
+            view.picture.owing.iter().map(|owing| (owing.peer.to_string(), owing)).gathered();
         let slow = slow_links(status.nodes.iter().filter_map(|node| Some((&*node.addr, node.link_bytes_per_s?))));
         let node = |node: &'a NodeStatus| Node {
             slow: slow.iter().any(|link| link.addr == node.addr),
             ..Node::of(node, traffic.get(node.id.as_str()), owing.get(&node.id))
         };
         let rings: BTreeMap<String, &RingView> =
-            view.picture.rings.iter().map(|ring| (ring.image.to_string(), ring)).collect();
+            view.picture.rings.iter().map(|ring| (ring.image.to_string(), ring)).gathered();
         Self {
             at_ms: view.at_ms,
             version: &status.version,

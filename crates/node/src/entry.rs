@@ -133,7 +133,7 @@ async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<Option<Met>
     if addrs.is_empty() {
         return Ok(None);
     }
-    tried.sort_by_key(|(addr, _)| addrs.iter().position(|other| other == addr));
+    tried.sort_unstable_by_key(|(addr, _)| addrs.iter().position(|other| other == addr));
     Err(tried)
 }
 

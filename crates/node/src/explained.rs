@@ -8,6 +8,7 @@ use crate::pursued;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{STAGES, Stage};
 use vfield_core::identity::NodeId;
@@ -261,7 +262,7 @@ impl View<'_> {
 /// The stages that took time.
 fn spent(stages: &[Duration]) -> BTreeMap<String, f64> {
     let named = STAGES.iter().zip(stages).filter(|(_, time)| !time.is_zero());
-    named.map(|(stage, time)| ((*stage).to_owned(), time.as_secs_f64())).collect()
+    named.map(|(stage, time)| ((*stage).to_owned(), time.as_secs_f64())).gathered()
 }
 
 /// A cause in words, and the node that it is.

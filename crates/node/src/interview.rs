@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
+use vfield_block::gather::Gather as _;
 use vfield_core::membership::Member;
 use vfield_core::node::Claim;
 use vfield_core::wire::{FrameHeader, HEADER, Kind};
@@ -120,7 +121,7 @@ impl Guest {
 pub fn whom(driver: &Arc<Driver>, claims: &[&Claim], met: &[SocketAddr]) -> Vec<SocketAddr> {
     let me = driver.look(|core| *core.me());
     let tellers = || claims.iter().flat_map(|claim| &claim.tellers);
-    let known: BTreeSet<SocketAddr> = tellers().map(|teller| teller.identity.addr).collect();
+    let known: BTreeSet<SocketAddr> = tellers().map(|teller| teller.identity.addr).gathered();
     let origins = tellers().filter(|teller| teller.origin);
     let holders = tellers().filter(|teller| !teller.origin && teller.filled > 0);
     let rest = tellers().filter(|teller| !teller.origin && teller.filled == 0);

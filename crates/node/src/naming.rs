@@ -117,7 +117,7 @@ impl Sure {
     fn claims(&self) -> Vec<&Claim> {
         let header = self.proved.header.encode();
         let mut claims: Vec<&Claim> = self.offer.claims.iter().filter(|claim| claim.subject.header == header).collect();
-        claims.sort_by_key(|claim| std::cmp::Reverse(claim.tellers.len()));
+        claims.sort_unstable_by_key(|claim| std::cmp::Reverse(claim.tellers.len()));
         claims
     }
 
@@ -256,7 +256,7 @@ impl Search<'_> {
             }
         }
         // By id, whatever the order of the answers.
-        sure.sort_by_key(|sure: &Sure| sure.offer.id);
+        sure.sort_unstable_by_key(|sure: &Sure| sure.offer.id);
         (sure, failed)
     }
 
@@ -302,7 +302,7 @@ fn claim(known: &Known) -> Claim {
 }
 
 fn most_tellers(mut offers: Vec<Offer>) -> Vec<Offer> {
-    offers.sort_by_key(|offer| std::cmp::Reverse(offer.tellers()));
+    offers.sort_unstable_by_key(|offer| std::cmp::Reverse(offer.tellers()));
     offers.truncate(CANDIDATES_MAX);
     offers
 }

@@ -110,7 +110,7 @@ impl Table {
         let moved = |peer: &PeerCounters| peer.received.load(Ordering::Relaxed) + peer.sent.load(Ordering::Relaxed);
         let gone = self.peers.iter().filter(|(_, peer)| Arc::strong_count(peer) == 1);
         let mut gone: Vec<(u64, NodeId)> = gone.map(|(node, peer)| (moved(peer), *node)).collect();
-        gone.sort();
+        gone.sort_unstable();
         for (_, node) in gone.into_iter().take(PEERS_MAX / 2) {
             let Some(peer) = self.peers.remove(&node) else { continue };
             let from_origin = peer.origin.load(Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl Counters {
                 sent_bytes: peer.sent.load(Ordering::Relaxed),
             })
             .collect();
-        rows.sort_by(|a, b| (b.received_bytes, &a.id).cmp(&(a.received_bytes, &b.id)));
+        rows.sort_unstable_by(|a, b| (b.received_bytes, &a.id).cmp(&(a.received_bytes, &b.id)));
         let received =
             |origin: bool| rows.iter().filter(|row| row.origin == origin).map(|row| row.received_bytes).sum::<u64>();
         let others = table.others;

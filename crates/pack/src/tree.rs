@@ -63,7 +63,7 @@ impl Attributes {
     pub fn set_xattrs(&mut self, mut xattrs: Vec<Xattr>) -> Result<u64, String> {
         let given = xattrs.len();
         xattrs.retain(|(name, _)| xattrs::split(name).is_some());
-        xattrs.sort();
+        xattrs.sort_unstable();
         xattrs.dedup_by(|one, other| one.0 == other.0);
         if let Some((name, _)) = xattrs.iter().find(|(_, value)| value.len() > xattrs::VALUE_BYTES_MAX) {
             let name = String::from_utf8_lossy(name);

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Instant;
+use vfield_block::gather::Gather as _;
 use vfield_console::text::{aligned, clean};
 use vfield_console::values::duration;
 use vfield_console::values::size::human;
@@ -307,12 +308,12 @@ impl Rates {
             to_compressed_plain_bytes: rate(own.to_compressed_plain_bytes, then.to_compressed_plain_bytes),
         };
         let old: BTreeMap<&str, &PeerTraffic> =
-            before.status.node.peers.iter().map(|peer| (peer.id.as_str(), peer)).collect();
+            before.status.node.peers.iter().map(|peer| (peer.id.as_str(), peer)).gathered();
         let of = |peer: &PeerTraffic| {
             let (came, went) = old.get(peer.id.as_str()).map_or((0, 0), |old| (old.received_bytes, old.sent_bytes));
             (peer.id.clone(), (rate(peer.received_bytes, came), rate(peer.sent_bytes, went)))
         };
-        Self { own, peers: now.status.node.peers.iter().map(of).collect() }
+        Self { own, peers: now.status.node.peers.iter().map(of).gathered() }
     }
 
     /// From and to a node.

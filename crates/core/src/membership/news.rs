@@ -15,6 +15,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc as Shared;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
 /// Age of the news that a new partner gets: it may have passed the partner on its way.
 const RECENT: Duration = Duration::from_secs(2);
@@ -175,7 +176,7 @@ impl News {
         if self.pieces.len() >= self.unsent.len() + RECENT_MAX {
             self.first += (self.pieces.len() - self.unsent.len()) as u64;
             self.pieces.retain(|piece| piece.unsent != 0);
-            self.unsent = (self.first..).zip(&self.pieces).map(|(at, piece)| (piece.topic.clone(), at)).collect();
+            self.unsent = (self.first..).zip(&self.pieces).map(|(at, piece)| (piece.topic.clone(), at)).gathered();
             self.partners.values_mut().for_each(|partner| partner.from = self.first);
         }
     }

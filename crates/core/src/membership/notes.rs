@@ -10,6 +10,7 @@ use crate::record::Record;
 use crate::snapshot::Known;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use vfield_block::gather::Gather as _;
 
 impl Membership {
     /// A snapshot for another member: this node, the members that it may tell of, and the records
@@ -32,7 +33,7 @@ impl Membership {
             Reverse((is_origin, self.roster.has_met(node), member.identity.arrival()))
         });
         last.truncate(most / 2);
-        let mut told: BTreeSet<NodeId> = last.iter().map(|member| member.identity.node).collect();
+        let mut told: BTreeSet<NodeId> = last.iter().map(|member| member.identity.node).gathered();
         for member in beside {
             if told.len() == most {
                 break;

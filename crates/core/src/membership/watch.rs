@@ -9,6 +9,7 @@ use crate::identity::{Identity, NodeId};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
 /// Interval at which a member probes the members that it watches, in turn. Each has as many
 /// watchers, out of step.
@@ -222,7 +223,7 @@ impl Membership {
     fn probe_contested(&mut self) {
         while self.watch.contests < CONTESTED_AT_ONCE {
             let waits = self.watch.contested.iter().filter(|(_, contest)| !contest.probed);
-            let waits: BTreeSet<NodeId> = waits.map(|(node, _)| *node).collect();
+            let waits: BTreeSet<NodeId> = waits.map(|(node, _)| *node).gathered();
             let Some(node) = after(&waits, self.watch.contested_last) else { break };
             self.watch.contested.entry(node).and_modify(|contest| contest.probed = true);
             self.watch.contested_last = node;

@@ -22,6 +22,7 @@ use crate::speed::Classes;
 use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
 /// How long a former gateway stays in the backbone: while a room is switched on, its gateways
 /// change often.
@@ -319,7 +320,7 @@ impl Node {
     /// backbone may have come up in two parts, each of them content with itself.
     fn unreached(&self) -> Vec<Identity> {
         let live = self.outside.backbone.iter().flat_map(|backbone| backbone.live().values());
-        let reached: BTreeSet<Zone> = live.map(|gateway| gateway.zone).collect();
+        let reached: BTreeSet<Zone> = live.map(|gateway| gateway.zone).gathered();
         let contacts = self.outside.contacts.spoken_first();
         contacts.map(|contact| contact.identity).filter(|contact| !reached.contains(&contact.zone)).collect()
     }

@@ -13,6 +13,7 @@ use crate::speed::Classes;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
 /// After joining, snapshots are exchanged at these intervals, so that a room that is switched on at
 /// once knows itself within two seconds.
@@ -329,7 +330,7 @@ impl Node {
     /// that image.
     fn note_unavailable(&mut self) {
         let others = self.membership.live().values().map(|member| member.node);
-        let now: BTreeSet<NodeId> = others.filter(|node| self.is_unavailable(*node)).collect();
+        let now: BTreeSet<NodeId> = others.filter(|node| self.is_unavailable(*node)).gathered();
         let before = std::mem::replace(&mut self.unavailable, now.clone());
         for node in now.symmetric_difference(&before) {
             self.out(Output::Notice(Notice::Available(*node, !now.contains(node))));

@@ -14,6 +14,7 @@ use crate::placement::coverage::{Cell, band};
 use crate::wire::Priority;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
 /// Most chunks listed that local readers wait for, the longest first.
 const WAITS_MAX: usize = 32;
@@ -98,7 +99,7 @@ impl Node {
     pub fn picture(&self, cells: u64) -> Picture {
         let rings = self.images.values().map(|image| self.ring_view(image, cells)).collect();
         let mut waits: Vec<WaitView> = self.images.values().flat_map(|image| self.waits(image)).collect();
-        waits.sort_by_key(|wait| (std::cmp::Reverse(wait.wait), wait.image, wait.chunk));
+        waits.sort_unstable_by_key(|wait| (std::cmp::Reverse(wait.wait), wait.image, wait.chunk));
         let awaited = waits.len() as u64;
         waits.truncate(WAITS_MAX);
         Picture { rings, owing: self.owing(), waits, awaited }
@@ -107,7 +108,7 @@ impl Node {
     fn ring_view(&self, image: &Image, cells: u64) -> RingView {
         let ring = image.map.ring();
         let verified = self.verified_holdings(image);
-        let seen: BTreeMap<NodeId, u64> = verified.iter().map(|h| (h.node, h.filled.count)).collect();
+        let seen: BTreeMap<NodeId, u64> = verified.iter().map(|h| (h.node, h.filled.count)).gathered();
         let share = |places: u64| places.min(ring.size()) as f64 / ring.size() as f64;
         let store = |h: &Holding| StoreView {
             node: h.node,
@@ -137,7 +138,7 @@ impl Node {
             view.oldest = view.oldest.max(self.now - request.sent);
         }
         let mut owing: Vec<OwingView> = owing.into_values().collect();
-        owing.sort_by_key(|view| (std::cmp::Reverse(view.oldest), view.peer));
+        owing.sort_unstable_by_key(|view| (std::cmp::Reverse(view.oldest), view.peer));
         owing
     }
 

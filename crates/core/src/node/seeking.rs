@@ -14,6 +14,7 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
 /// The first pause between two calls, and that of a node in need.
 const PAUSE_FIRST: Duration = SYNC_EVERY_EARLY;
@@ -134,7 +135,7 @@ impl Node {
         if self.is_zoned() {
             return live.is_empty() && self.outside.contacts.is_empty();
         }
-        let addrs: BTreeSet<SocketAddr> = live.values().map(|member| member.addr).collect();
+        let addrs: BTreeSet<SocketAddr> = live.values().map(|member| member.addr).gathered();
         let is_met = |entry: &BootstrapAddr| {
             let answered = entry.node.is_some_and(|node| live.contains_key(&node));
             answered || addrs.contains(&entry.addr) || entry.addr == self.me().addr

@@ -226,7 +226,7 @@ impl Node {
         let mut holdings = self.others(image);
         holdings.retain(|holding| layers.lowest(holding.arc) < times);
         // Nodes that check at the same time begin with different holders.
-        holdings.sort_by_key(|holding| mix(holding.node.0 ^ mix(me.0)));
+        holdings.sort_unstable_by_key(|holding| mix(holding.node.0 ^ mix(me.0)));
         for holding in holdings {
             let Some(image) = self.images.get_mut(&id) else { return };
             let parts: Vec<_> = image.verified.open_parts(&holding, now).collect();

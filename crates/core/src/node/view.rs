@@ -18,6 +18,7 @@ use crate::wire::Priority;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
 /// A node's view of one image.
 #[derive(Debug, Clone)]
@@ -265,14 +266,14 @@ impl Node {
     /// All known zones; in a field without zones, its own only.
     pub fn zones(&self) -> ZonesView {
         let me = *self.me();
-        let near: BTreeSet<NodeId> = self.images.values().flat_map(|image| image.gateways.nodes()).copied().collect();
+        let near: BTreeSet<NodeId> = self.images.values().flat_map(|image| image.gateways.nodes()).copied().gathered();
         let far = self.outside.backbone.iter().flat_map(|backbone| {
             let far = backbone.live().values().filter(|gateway| gateway.zone != me.zone);
             far.map(|gateway| (*gateway, self.state_of(gateway.node, backbone.suspects())))
         });
         let far: Vec<_> = far.collect();
         let known = far.iter().map(|(gateway, _)| gateway.zone).chain(self.outside.contacts.zones()).chain([me.zone]);
-        let zones = known.collect::<BTreeSet<Zone>>().len();
+        let zones = known.gathered::<BTreeSet<Zone>>().len();
         ZonesView { is_gateway: near.contains(&me.node), near, far, zones }
     }
 

@@ -13,6 +13,7 @@ use crate::chunk::{Chunk, ChunkSize};
 use crate::identity::{NodeId, Zone};
 use crate::small_list::SmallList;
 use std::collections::BTreeMap;
+use vfield_block::gather::Gather as _;
 
 /// Number of trees: enough to even out what zones send, and not more than a gateway can have
 /// connections.
@@ -85,7 +86,7 @@ impl Zones {
         let station =
             |(gateways, stock): (Vec<NodeId>, Stock)| Station { gateways: Gateways::of(gateways.into_iter()), stock };
         let stations: BTreeMap<NodeId, Station> =
-            members.into_iter().map(|(place, members)| (place, station(members))).collect();
+            members.into_iter().map(|(place, members)| (place, station(members))).gathered();
         // Gateways come and go while the zones are the same, and so are the trees.
         if self.parents.is_empty() || !passing(&self.stations).eq(passing(&stations)) {
             let (me, zones) = (place(mine), passing(&stations).collect::<Vec<_>>());

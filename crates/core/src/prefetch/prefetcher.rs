@@ -3,6 +3,7 @@
 use super::{PrefetchList, append};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use vfield_block::gather::Gather as _;
 
 /// Chunks that are fetched on trust: what a list costs that leads elsewhere.
 const TRUST: u64 = 16;
@@ -33,7 +34,7 @@ impl Prefetcher {
     /// At most `window` chunks ahead of the readers.
     pub fn new(list: &PrefetchList, window: u64) -> Self {
         let order: Vec<u64> = list.chunks().collect();
-        let unread = order.iter().copied().zip(0..).collect();
+        let unread = order.iter().copied().zip(0..).gathered();
         Self { order, unread, awaited: BTreeSet::new(), window, front: 0, suggested: 0, credit: TRUST }
     }
 

@@ -35,7 +35,7 @@ pub fn give_up(needs: Needs) -> Result<String, Missing> {
     caps::clear(None, CapSet::Inheritable).map_err(failed)?;
     let mut names: Vec<String> =
         kept.iter().map(|one| one.to_string().trim_start_matches("CAP_").to_lowercase()).collect();
-    names.sort();
+    names.sort_unstable();
     Ok(if names.is_empty() { "none".to_owned() } else { format!("only {}", names.join(", ")) })
 }
 

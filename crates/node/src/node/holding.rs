@@ -223,7 +223,7 @@ impl Node {
         }
         runs.extend(relatives.iter().flat_map(|relative| self.relate(&image, relative)));
         if let Some(commitment) = kept {
-            runs.sort_by_key(|run| run.start);
+            runs.sort_unstable_by_key(|run| run.start);
             let looking = self.spawn(survey::run(Arc::clone(&self.driver), image, runs, commitment.from, left));
             self.ends_with(id, looking);
         }

@@ -12,6 +12,7 @@ use crate::status::{
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 use vfield_core::hex::hex;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
@@ -34,7 +35,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let mut warnings = driver.warnings();
     warnings.extend(driver.whereabouts.unreached());
     let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
-    let mut rubbish: BTreeMap<ImageId, Rubbish> = driver.look(Core::rubbish).into_iter().collect();
+    let mut rubbish: BTreeMap<ImageId, Rubbish> = driver.look(Core::rubbish).into_iter().gathered();
     let images: Vec<ImageStatus> = images
         .into_iter()
         .filter_map(|view| {

@@ -13,6 +13,7 @@ use crate::image::LocalImage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vfield_block::gather::Gather as _;
 use vfield_core::chunk::Chunk;
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::node::entrusted::{ENTRUSTED_BYTES, Keeper};
@@ -62,7 +63,7 @@ impl Entrusting {
     ) -> Steps {
         // A chunk that is not loose any more has come to its home, or has left.
         let mut before = std::mem::take(&mut self.told);
-        self.told = loose.iter().filter_map(|chunk| Some((*chunk, before.remove(chunk)?))).collect();
+        self.told = loose.iter().filter_map(|chunk| Some((*chunk, before.remove(chunk)?))).gathered();
         let mut owed: BTreeMap<NodeId, usize> = BTreeMap::new();
         let is_new = |told: &Told| now.saturating_duration_since(told.at) < AGAIN;
         for told in self.told.values().filter(|told| is_new(told)) {

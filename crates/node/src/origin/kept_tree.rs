@@ -332,7 +332,7 @@ fn leave_room(dir: &Path) {
     let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let aged = |path: PathBuf| Some((std::fs::symlink_metadata(&path).ok()?.modified().ok()?, path));
     let mut trees: Vec<_> = paths.filter(|path| is_tree(path)).filter_map(aged).collect();
-    trees.sort();
+    trees.sort_unstable();
     for (_, path) in trees.iter().rev().skip(CACHED_MAX - 1) {
         if let Err(error) = std::fs::remove_file(path) {
             tracing::warn!(%error, path = %path.display(), "removing an old tree");
