@@ -12,6 +12,7 @@ Examples:
   vfield pack root.tar -o root.erofs                    or a tar
   skopeo copy docker://debian:13 oci:debian             or an image of containers
   vfield pack debian -o debian.erofs
+  vfield pack debian --layers layers                    or each of its layers, for containerd
 
 The same source makes the same bytes. With --like, equal contents stay at their places: nodes that
 hold the last version hold most of the next.";
@@ -23,11 +24,17 @@ pub struct PackOptions {
     #[arg(value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     pub source: PathBuf,
     /// File of the image; it appears when the image is complete
-    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub output: PathBuf,
+    #[arg(
+        long, short, value_name = "FILE", value_hint = ValueHint::FilePath,
+        required_unless_present = "layers", conflicts_with = "layers"
+    )]
+    pub output: Option<PathBuf>,
     /// Image of the last version, made by `vfield pack`: equal contents keep their place
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub like: Option<PathBuf>,
+    /// Directory for the layers of an OCI layout, an image each: a layer cache of containerd
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "like")]
+    pub layers: Option<PathBuf>,
     /// Chunk size that the image is served with
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     pub chunk_size: Size,

@@ -19,6 +19,7 @@ pub mod earlier;
 pub mod erofs;
 mod error;
 pub mod image;
+pub mod layers;
 pub mod layout;
 pub mod likeness;
 pub mod listing;
@@ -41,6 +42,7 @@ use image::{Ended, Image};
 use likeness::Likeness;
 use listing::Listing;
 use report::{Report, Shared};
+use source::Source;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -60,12 +62,22 @@ use vfield_core::chunk::ChunkSize;
 pub fn run(options: &PackOptions, chunk_size: ChunkSize, volume: Volume) -> Result<(), Failure> {
     let console = log::start(Style::choose(false, volume), volume);
     let bar = console.bars.add(bar("packing", &options.source.display().to_string(), 0));
-    let report = pack(&options.source, &options.output, options.like.as_deref(), chunk_size, &|written| {
+    let progress = |written: Written| {
         bar.set_length(written.length_bytes);
         bar.set_position(written.position_bytes);
-    });
+    };
+    let said = match (&options.output, &options.layers) {
+        (_, Some(directory)) => {
+            layers::pack(&options.source, directory, chunk_size, &progress).map(|packed| packed.to_string())
+        }
+        (output, None) => {
+            let output = output.as_deref().unwrap_or(Path::new(""));
+            pack(&options.source, output, options.like.as_deref(), chunk_size, &progress)
+                .map(|report| report.to_string())
+        }
+    };
     bar.finish_and_clear();
-    put(report.map_err(PackError::explain)?.to_string().as_bytes())
+    put(said.map_err(PackError::explain)?.as_bytes())
 }
 
 /// How far an image is written.
@@ -91,25 +103,41 @@ pub fn pack(
     progress: &(dyn Fn(Written) + Sync),
 ) -> Result<Report, PackError> {
     let earlier = like.map(|like| Earlier::open(like, chunk_size)).transpose()?;
-    let refused = |error| PackError::Output(output.to_owned(), error);
-    let file = NewFile::create(output).map_err(refused)?;
+    let file = new_file(output)?;
     let source = source::read(source, output, chunk_size)?;
-    let listing = Listing::new(&source.tree);
-    let likeness = earlier.as_ref().map(|earlier| Likeness::new(&listing, earlier, &source.sources)).transpose()?;
-    let layout = layout::lay(&listing, chunk_size, earlier.as_ref().zip(likeness.as_ref()))?;
-    drop(likeness);
-    let image = Image { listing: &listing, layout: &layout, sources: &source.sources, chunk_size };
-    let shared = write(&image, &file.file, output, earlier.as_ref(), progress)?;
-    source.sources.finish()?;
-    file.finish().map_err(refused)?;
+    let (inodes, shared) = make(&source, (file, output), earlier.as_ref(), chunk_size, progress)?;
     Ok(Report {
         output: output.to_owned(),
         like: like.map(PathBuf::from),
-        inodes: listing.listed().len() as u64,
+        inodes,
         chunk_bytes: chunk_size.bytes(),
         shared,
         left_out: source.left_out,
     })
+}
+
+/// The file of an image; before anything is read, since it may not be writable.
+fn new_file(output: &Path) -> Result<NewFile, PackError> {
+    NewFile::create(output).map_err(|error| PackError::Output(output.to_owned(), error))
+}
+
+/// Makes the image of a source; says how many inodes it has, and what it shares.
+fn make(
+    source: &Source,
+    (file, output): (NewFile, &Path),
+    earlier: Option<&Earlier>,
+    chunk_size: ChunkSize,
+    progress: &(dyn Fn(Written) + Sync),
+) -> Result<(u64, Shared), PackError> {
+    let listing = Listing::new(&source.tree);
+    let likeness = earlier.map(|earlier| Likeness::new(&listing, earlier, &source.sources)).transpose()?;
+    let layout = layout::lay(&listing, chunk_size, earlier.zip(likeness.as_ref()))?;
+    drop(likeness);
+    let image = Image { listing: &listing, layout: &layout, sources: &source.sources, chunk_size };
+    let shared = write(&image, &file.file, output, earlier, progress)?;
+    source.sources.finish()?;
+    file.finish().map_err(|error| PackError::Output(output.to_owned(), error))?;
+    Ok((listing.listed().len() as u64, shared))
 }
 
 /// Makes the bytes on one thread, and writes them on another.

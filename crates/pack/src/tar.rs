@@ -2,13 +2,16 @@
 //!
 //! Reads what GNU tar, bsdtar and container tools write: ustar, pax and GNU headers, long names,
 //! sparse files, extended attributes. Two tars that stand for layers of one image follow the rules
-//! of OCI: a name `.wh.NAME` takes NAME away from the layers below. Contents stay in the tars.
+//! of OCI: a name `.wh.NAME` takes NAME away from the layers below. A layer that stays alone says
+//! the same in the words of overlayfs. Contents stay in the tars.
 
 mod entries;
 mod header;
 mod records;
+mod write;
 
 pub use entries::{Body, Entries, Entry, Fault, ReadAt};
+pub use write::of_texts;
 
 use crate::contents::Archive;
 use crate::error::{PackError, path_of};
@@ -20,6 +23,8 @@ const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Other names with which a layer speaks of itself.
 const RESERVED: &[u8] = b".wh..wh.";
+/// What overlayfs has in place of `.wh..wh..opq`.
+const OVERLAY_OPAQUE: (&[u8], &[u8]) = (b"trusted.overlay.opaque", b"y");
 /// Permissions of directories that no entry describes.
 const IMPLIED_MODE: u32 = 0o755;
 
@@ -29,17 +34,22 @@ const IMPLIED_MODE: u32 = 0o755;
 /// # Errors
 /// If one is no tar, or has something that an image cannot hold.
 pub fn read(archives: &[Archive]) -> Result<(Tree, u64), PackError> {
-    let mut stack = Stack { tree: implied_tree(), left_out: 0, layers: archives.len() > 1 };
+    let whiteouts = if archives.len() > 1 { Whiteouts::Applied } else { Whiteouts::Names };
+    let mut stack = Stack { tree: implied_tree(), left_out: 0, whiteouts };
     for (number, archive) in (0..).zip(archives) {
-        let length = archive.stamp.size_bytes;
-        stack.add(&archive.file, length, number).map_err(|problem| match problem {
-            Problem::Tar(Fault::Io(error)) => PackError::Source(archive.path.clone(), error),
-            Problem::Tar(Fault::Broken { at, why }) => {
-                PackError::NoSource(archive.path.clone(), format!("no tar that can be read: {why}, at byte {at}"))
-            }
-            Problem::Misfit { path, why } => PackError::Misfit(archive.path.join(path_of(&path)), why),
-        })?;
+        stack.add_archive(archive, number)?;
     }
+    Ok((stack.tree, stack.left_out))
+}
+
+/// The tree of one layer, as overlayfs puts it on top of others; else as [`read`].
+///
+/// # Errors
+/// As [`read`].
+pub fn read_layer(archive: &Archive) -> Result<(Tree, u64), PackError> {
+    let mut stack = Stack { tree: implied_tree(), left_out: 0, whiteouts: Whiteouts::Kept(Vec::new()) };
+    stack.add_archive(archive, 0)?;
+    stack.hide().map_err(|why| PackError::Misfit(archive.path.clone(), why))?;
     Ok((stack.tree, stack.left_out))
 }
 
@@ -48,7 +58,7 @@ pub fn read(archives: &[Archive]) -> Result<(Tree, u64), PackError> {
 /// # Errors
 /// In words.
 pub fn tree_of(tar: &impl ReadAt, length: u64) -> Result<Tree, String> {
-    let mut stack = Stack { tree: implied_tree(), left_out: 0, layers: true };
+    let mut stack = Stack { tree: implied_tree(), left_out: 0, whiteouts: Whiteouts::Applied };
     match stack.add(tar, length, 0) {
         Ok(()) => Ok(stack.tree),
         Err(Problem::Tar(fault)) => Err(fault.to_string()),
@@ -83,13 +93,33 @@ impl From<Fault> for Problem {
 struct Stack {
     tree: Tree,
     left_out: u64,
-    /// True if whiteouts have their meaning.
-    layers: bool,
+    whiteouts: Whiteouts,
+}
+
+/// What a name `.wh.NAME` means.
+enum Whiteouts {
+    /// Nothing: a tar alone is no layer.
+    Names,
+    /// NAME is taken away from the layers below.
+    Applied,
+    /// The same, for overlayfs, once all of the layer is read: the directory, and the name here.
+    Kept(Vec<(InodeId, Box<[u8]>)>),
 }
 
 impl Stack {
+    fn add_archive(&mut self, archive: &Archive, number: u32) -> Result<(), PackError> {
+        let added = self.add(&archive.file, archive.stamp.size_bytes, number);
+        added.map_err(|problem| match problem {
+            Problem::Tar(Fault::Io(error)) => PackError::Source(archive.path.clone(), error),
+            Problem::Tar(Fault::Broken { at, why }) => {
+                PackError::NoSource(archive.path.clone(), format!("no tar that can be read: {why}, at byte {at}"))
+            }
+            Problem::Misfit { path, why } => PackError::Misfit(archive.path.join(path_of(&path)), why),
+        })
+    }
+
     fn add(&mut self, tar: &impl ReadAt, length: u64, number: u32) -> Result<(), Problem> {
-        if self.layers {
+        if matches!(self.whiteouts, Whiteouts::Applied) {
             // What a layer takes away, it takes from the layers below, wherever it says so.
             for entry in Entries::new(tar, length) {
                 let entry = entry?;
@@ -136,10 +166,17 @@ impl Stack {
                 _ => Err("an entry without a name that is no directory".into()),
             };
         };
-        if self.layers && name.starts_with(WHITEOUT) {
+        let is_whiteout = name.starts_with(WHITEOUT);
+        if is_whiteout && matches!(self.whiteouts, Whiteouts::Applied) {
             return Ok(());
         }
         let directory = self.directory(parents)?;
+        if let Whiteouts::Kept(kept) = &mut self.whiteouts
+            && is_whiteout
+        {
+            kept.push((directory, (*name).into()));
+            return Ok(());
+        }
         let kind = match entry.body {
             Body::Directory => {
                 let there = self.tree.child(directory, name);
@@ -166,6 +203,37 @@ impl Stack {
             Body::Fifo => Kind::Fifo,
         };
         self.tree.add(directory, name, Inode { attributes, kind }).map(|_| ())
+    }
+
+    /// Hides what a layer takes away in the words of overlayfs: a device of number 0 hides a name, and
+    /// an attribute hides all that a directory has below. What the layer itself has is not hidden.
+    fn hide(&mut self) -> Result<(), String> {
+        let Whiteouts::Kept(kept) = std::mem::replace(&mut self.whiteouts, Whiteouts::Names) else { return Ok(()) };
+        for (directory, name) in kept {
+            if *name == *OPAQUE {
+                self.make_opaque(directory)?;
+            } else if !name.starts_with(RESERVED) {
+                let hidden = &name[WHITEOUT.len()..];
+                match self.tree.child(directory, hidden) {
+                    Some(own) if self.tree.is_directory_at(own.index()) => self.make_opaque(own)?,
+                    Some(_) => {}
+                    None => {
+                        let inode = Inode { attributes: Attributes::default(), kind: Kind::device(false, 0, 0)? };
+                        self.tree.add(directory, hidden, inode)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn make_opaque(&mut self, directory: InodeId) -> Result<(), String> {
+        let (name, value) = OVERLAY_OPAQUE;
+        let attributes = self.tree.attributes_mut(directory);
+        let mut xattrs = attributes.xattrs().to_vec();
+        xattrs.retain(|(other, _)| **other != *name);
+        xattrs.push((name.into(), value.into()));
+        attributes.set_xattrs(xattrs).map(|_| ())
     }
 
     /// The directory of this path; directories that no entry has described are made.

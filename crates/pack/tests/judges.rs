@@ -3,6 +3,8 @@
 //! Each test packs a source, lets `fsck.erofs` check the image, mounts it, and compares every file
 //! with the source.
 
+#[path = "judges/layers.rs"]
+mod layers;
 #[path = "judges/like.rs"]
 mod like;
 #[path = "judges/random.rs"]
