@@ -3,7 +3,7 @@
 //! The directory is one that containerd's EROFS snapshotter looks layers up in:
 //! `sha256/XX/DIGITS.erofs`, by the digest of the layer's plain tar, XX being its first two digits.
 //! Beside them lies a tar with all texts that name the layers, for `ctr images import`. Layers of
-//! several images lie in one directory; one that is there already is not packed again.
+//! several images lie in one directory. No layer is packed again that is there already.
 //! Invariant: a layer has its name only if its tar has that digest.
 
 use crate::contents::Sources;
@@ -33,8 +33,8 @@ pub struct Packed {
     pub left_out: u64,
 }
 
-/// Packs each layer of the image in a layout into `directory`, which is made if there is none. Tells
-/// `progress` of each MiB of each layer.
+/// Packs each layer of the image in a layout into `directory`, which is made if there is none.
+/// Tells `progress` of each MiB of each layer.
 ///
 /// # Errors
 /// If the source is no layout of one image, is damaged or changes, or if the directory cannot be

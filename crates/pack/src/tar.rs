@@ -205,8 +205,9 @@ impl Stack {
         self.tree.add(directory, name, Inode { attributes, kind }).map(|_| ())
     }
 
-    /// Hides what a layer takes away in the words of overlayfs: a device of number 0 hides a name, and
-    /// an attribute hides all that a directory has below. What the layer itself has is not hidden.
+    /// Hides what a layer takes away, in the words of overlayfs. A device of number 0 hides a name,
+    /// and an attribute hides all that a directory has below. What the layer itself has is not
+    /// hidden.
     fn hide(&mut self) -> Result<(), String> {
         let Whiteouts::Kept(kept) = std::mem::replace(&mut self.whiteouts, Whiteouts::Names) else { return Ok(()) };
         for (directory, name) in kept {

@@ -2,7 +2,7 @@
 
 /// A header, and what contents are filled up to.
 const BLOCK_BYTES: usize = 512;
-/// A place in a header, and what stands there in each: mode, owner, group, time, kind, format.
+/// A place in a header, and the text there: mode, owner, group, time, kind, format.
 const CONSTANT: [(usize, &[u8]); 6] = [
     (100, b"0000644"),
     (108, b"0000000"),
