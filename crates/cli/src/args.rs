@@ -8,6 +8,7 @@ mod doctor;
 mod leaving;
 mod overlay;
 mod rubbish;
+mod serve;
 mod tag;
 mod trust;
 mod upgrade;
@@ -17,6 +18,7 @@ pub use doctor::{DoctorAction, DoctorOptions};
 pub use leaving::{DrainOptions, LeaveOptions};
 pub use overlay::{OverlayAction, OverlayOptions};
 pub use rubbish::{GcOptions, PinOptions};
+pub use serve::ServeOptions;
 pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 pub use upgrade::UpgradeOptions;
@@ -199,32 +201,6 @@ pub enum Command {
     Help(HelpOptions),
     /// Print the manual page, or write all manual pages to a directory
     Man(ManOptions),
-}
-
-/// Options of `vfield serve`.
-#[derive(Debug, Args)]
-pub struct ServeOptions {
-    /// Image files or block devices, or objects: https://HOST/PATH, s3://BUCKET/KEY
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub file: Vec<PathBuf>,
-    /// Image name, one per FILE [default: the file's name]
-    #[arg(long, value_name = "NAME")]
-    pub name: Vec<ImageName>,
-    /// Chunk size, a power of two from 16K to 1M [default: 64K]
-    #[arg(long, value_name = "SIZE")]
-    pub chunk_size: Option<Size>,
-    /// Hash the files even if their kept hashes are still right, and keep them anew
-    #[arg(long)]
-    pub rehash: bool,
-    /// Memory for parts of each object, 32M at least [default: 128M]
-    #[arg(long, value_name = "SIZE")]
-    pub object_cache: Option<Size>,
-    /// Members of an existing field to join instead of starting a field
-    #[arg(long, value_name = "ADDR", value_hint = ValueHint::Hostname)]
-    pub join: Vec<Address>,
-    /// Options of every daemon.
-    #[command(flatten)]
-    pub daemon: DaemonOptions,
 }
 
 /// Options of `vfield join`.

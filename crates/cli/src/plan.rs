@@ -370,6 +370,7 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
         None => ChunkSize::DEFAULT,
     };
     let cache_bytes = source_object::cache_bytes(options.object_cache)?;
+    let mut mirrors = source_object::mirrors(&options.mirror, &options.file)?;
     let mut serve: Vec<ServeConfig> = Vec::new();
     for (index, path) in options.file.iter().enumerate() {
         let place = source_object::Place::find(path)?;
@@ -388,7 +389,10 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
         }
         let proof = if place.is_none() { signature::beside(&path)? } else { None };
         let (asked, rehash) = (options.chunk_size.map(|_| chunk_size), options.rehash);
-        let object = place.map(|place| ServeObject { store: place.store(), chunk_size: asked, rehash, cache_bytes });
+        let object = place.map(|place| {
+            let store = place.store(std::mem::take(&mut mirrors));
+            ServeObject { store, chunk_size: asked, rehash, cache_bytes }
+        });
         serve.push(ServeConfig { path, object, file: None, name: Some(name), chunk_size, proof, kept: None });
     }
     Ok(serve)

@@ -46,6 +46,7 @@ pub struct Settings {
     chunk_size: Option<Size>,
     rehash: bool,
     object_cache: Option<Size>,
+    mirror: OneOrMany<PathBuf>,
     join: OneOrMany<Address>,
     image: OneOrMany<Wanted>,
     follow: OneOrMany<Tagged>,
@@ -148,6 +149,7 @@ impl Settings {
         if options.file.is_empty() {
             options.file = self.file.0.clone();
             fill(&mut options.name, &self.name);
+            fill(&mut options.mirror, &self.mirror);
         }
         fill(&mut options.join, &self.join);
         options.chunk_size = options.chunk_size.or(self.chunk_size);

@@ -12,7 +12,7 @@ use vfield_console::values::size::Size;
 use vfield_daemon::values::image::ImageName;
 use vfield_node::object_origin::{CACHE_BYTES, CACHE_BYTES_MIN};
 #[cfg(feature = "objects")]
-use vfield_object::Place as Parsed;
+use vfield_object::{Mirrors, Place as Parsed};
 
 /// Memory for parts of each object, in bytes.
 ///
@@ -26,6 +26,25 @@ pub fn cache_bytes(asked: Option<Size>) -> Result<u64, Failure> {
         }
         asked => Ok(asked.map_or(CACHE_BYTES, |Size(bytes)| bytes)),
     }
+}
+
+/// Other places of the image that is served.
+///
+/// # Errors
+/// If one is no place of an object, or there is not one object alone that they could be places of.
+pub fn mirrors(mirrors: &[PathBuf], files: &[PathBuf]) -> Result<Vec<Place>, Failure> {
+    let place = |path: &PathBuf| {
+        let place = Place::find(path)?;
+        let fact = format!("--mirror: {} is no object", path.display());
+        place.ok_or_else(|| Failure::usage(fact).hint("give https://HOST/PATH or s3://BUCKET/KEY"))
+    };
+    let found: Vec<Place> = mirrors.iter().map(place).collect::<Result<_, Failure>>()?;
+    let is_one = matches!(files, [file] if Place::find(file)?.is_some());
+    if !found.is_empty() && !is_one {
+        let failure = Failure::usage("--mirror: more than one image is served, or a file");
+        return Err(failure.hint("serve one object by this daemon: vfield serve URL --mirror URL"));
+    }
+    Ok(found)
 }
 
 /// An object that was named.
@@ -70,9 +89,10 @@ impl Place {
         PathBuf::from(self.0.address())
     }
 
-    /// The store to open it in.
-    pub fn store(self) -> Arc<dyn ObjectStore> {
-        Arc::new(self.0)
+    /// The store to open it in, which has these mirrors.
+    pub fn store(self, mirrors: Vec<Self>) -> Arc<dyn ObjectStore> {
+        let places = std::iter::once(self).chain(mirrors).map(|place| Arc::new(place.0) as Arc<dyn ObjectStore>);
+        Arc::new(Mirrors::new(places.collect()))
     }
 }
 
@@ -105,7 +125,7 @@ impl Place {
     }
 
     /// There is none.
-    pub fn store(self) -> Arc<dyn ObjectStore> {
+    pub fn store(self, _: Vec<Self>) -> Arc<dyn ObjectStore> {
         match self {}
     }
 }

@@ -4,14 +4,15 @@
 //! [`vfield_block::object::Object`]s. Invariant: bytes are given out only if the answer is a part
 //! of the object, of the asked position and length; anything else is an error in words. Everything
 //! that comes from a server is hostile until parsed: heads are bounded by hyper, bodies by the
-//! asked length, redirects by [`redirect`]. It keeps no bytes, makes no retries, and knows neither
-//! chunks nor nodes; the node does that.
+//! asked length, redirects by [`redirect`]. It keeps no bytes and knows neither chunks nor nodes.
+//! [`Mirrors`] are several places of one object as one; all other retries are the node's.
 
 mod address;
 mod answer;
 mod client;
 mod connection;
 mod credentials;
+mod mirrors;
 mod object;
 mod place;
 mod redirect;
@@ -20,4 +21,5 @@ mod signing;
 mod trust;
 
 pub use client::{Over, read_over};
+pub use mirrors::Mirrors;
 pub use place::{BadPlace, Place};

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// A directory with an image, a web server for it, and a proxy in front. Dropped in this order.
 struct Store {
     proxy: FaultProxy,
-    _server: WebServer,
+    server: WebServer,
     image: PathBuf,
     vfield: Vfield,
     lab: Lab,
@@ -34,7 +34,7 @@ impl Store {
         let ip = lab.host(0).addr().ip();
         let server = WebServer::start(ip, &dir)?;
         let proxy = FaultProxy::start(ip, server.addr())?;
-        Ok(Self { proxy, _server: server, image, vfield, lab })
+        Ok(Self { proxy, server, image, vfield, lab })
     }
 
     /// Puts the hashes of the image beside it.
@@ -157,6 +157,48 @@ fn reads_wait_while_a_store_fails_and_go_on_after_that() -> Outcome {
         origin.kill();
     }
     Ok(())
+}
+
+#[test]
+fn a_mirror_serves_while_the_first_place_fails() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let store = Store::start(2)?;
+    store.keep_hashes()?;
+    let mirror = FaultProxy::start(store.lab.host(0).addr().ip(), store.server.addr())?;
+    let mirror_url = format!("http://{}/disk.img", mirror.addr());
+    let serve = || store.serve().args(&["--mirror", &mirror_url]).ready();
+    for fault in [Fault::Closed, Fault::Status(403, 0), Fault::Status(429, 30), Fault::Page, Fault::Stalled(SOON)] {
+        let mut origin = serve()?;
+        let mut node = store.join(1, &origin, "0").ready()?;
+        let before = mirror.passed();
+        store.proxy.set(fault);
+        store.compare(1, &node)?;
+        assert!(mirror.passed().body_bytes > before.body_bytes + IMAGE / 2, "{fault:?}");
+        assert_eq!(source(&origin.status()?), ("checked", ""), "{fault:?}");
+        let log = origin.process().log_tail();
+        assert!(log.contains("delivers in place of"), "{fault:?}: {log}");
+        node.kill();
+        origin.kill();
+        store.proxy.set(Fault::None);
+    }
+
+    // It serves from the start.
+    store.proxy.set(Fault::Status(404, 0));
+    let origin = serve()?;
+    mirror.set(Fault::Status(503, 0));
+    // If both fail, both are told.
+    store.proxy.set(Fault::Status(403, 0));
+    let node = store.join(1, &origin, "0").ready()?;
+    let reading = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| store.compare(1, &node));
+        let both = |status: &Value| ["403 Forbidden", "503 Service"].iter().all(|why| source(status).1.contains(why));
+        let said = origin.wait_status("both", SOON, both);
+        mirror.set(Fault::None);
+        said.and(reader.join().expect("a reader does not panic"))
+    });
+    Ok(reading?)
 }
 
 #[test]
