@@ -36,7 +36,9 @@ pub fn mirrors(mirrors: &[PathBuf], files: &[PathBuf]) -> Result<Vec<Place>, Fai
     let place = |path: &PathBuf| {
         let place = Place::find(path)?;
         let fact = format!("--mirror: {} is no object", path.display());
-        place.ok_or_else(|| Failure::usage(fact).hint("give https://HOST/PATH or s3://BUCKET/KEY"))
+        place.ok_or_else(|| {
+            Failure::usage(fact).hint("give https://HOST/PATH, s3://BUCKET/KEY or oci:HOST/REPOSITORY:TAG")
+        })
     };
     let found: Vec<Place> = mirrors.iter().map(place).collect::<Result<_, Failure>>()?;
     let is_one = matches!(files, [file] if Place::find(file)?.is_some());
@@ -66,7 +68,7 @@ impl Place {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let parsed = Parsed::parse(text, &variable).map_err(|bad| {
             let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
-            let hint = "give https://HOST/PATH or s3://BUCKET/KEY; SSL_CERT_FILE names other authorities";
+            let hint = "give https://HOST/PATH, s3://BUCKET/KEY or oci:HOST/REPOSITORY:TAG; SSL_CERT_FILE names other authorities";
             Failure::usage(format!("the {scheme} address of an image: {}", bad.fact)).hint(hint)
         })?;
         Ok(Some(Self(parsed)))
@@ -103,7 +105,9 @@ impl Place {
     /// # Errors
     /// If `path` is one.
     pub fn find(path: &Path) -> Result<Option<Self>, Failure> {
-        let is_meant = |text: &str| ["https://", "http://", "s3://"].iter().any(|scheme| text.starts_with(scheme));
+        let is_meant = |text: &str| {
+            ["https://", "http://", "s3://", "oci:", "oci+http:"].iter().any(|scheme| text.starts_with(scheme))
+        };
         if path.to_str().is_some_and(is_meant) {
             let failure = Failure::usage("this program was built without objects");
             return Err(failure.hint("build it with the feature `objects`, or download the image and serve the file"));

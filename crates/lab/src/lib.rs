@@ -35,7 +35,7 @@ pub use fault_proxy::{Fault, FaultProxy};
 pub use lab::{Host, Lab};
 pub use link::{Counters, Link};
 pub use machine::Machine;
-pub use object_stores::{Buckets, TlsServer};
+pub use object_stores::{Buckets, Registry, TlsServer};
 pub use process::Process;
 pub use service_manager::ServiceManager;
 pub use wait::{Deadline, wait_until};

@@ -1,4 +1,4 @@
-//! Object stores of others, as real programs: nginx with TLS, and a server of buckets.
+//! Object stores of others, as real programs: nginx with TLS, a server of buckets, a registry.
 
 use crate::LabError;
 use crate::lab::Host;
@@ -108,6 +108,38 @@ impl Buckets {
         let mut command = host.command(program);
         command.args(["--port", &addr.to_string(), "--access", Self::KEY, "--secret", Self::SECRET, "posix"]);
         let process = listening(host.spawn("buckets", command.arg(dir))?, addr)?;
+        Ok(Self { _process: process, addr })
+    }
+
+    /// Where it listens.
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+/// Debian's `docker-registry`, which is empty and lets everybody push.
+#[derive(Debug)]
+pub struct Registry {
+    _process: Process,
+    addr: SocketAddr,
+}
+
+impl Registry {
+    /// Keeps its blobs in a directory of a host, and listens at a free port.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(host: &Host) -> Result<Self, LabError> {
+        let (addr, home) = (free(host)?, host.dir().join("registry"));
+        std::fs::create_dir(&home).map_err(LabError::at(&home))?;
+        let config = format!(
+            "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: \"{addr}\"}}\n",
+            home.join("blobs").display()
+        );
+        let path = home.join("config.yml");
+        std::fs::write(&path, config).map_err(LabError::at(&path))?;
+        let mut command = host.command("docker-registry");
+        let process = listening(host.spawn("registry", command.arg("serve").arg(&path))?, addr)?;
         Ok(Self { _process: process, addr })
     }
 

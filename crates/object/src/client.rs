@@ -9,10 +9,11 @@ use crate::answer::{self, Part};
 use crate::connection::{Connections, Sender, speak};
 use crate::redirect::{self, REDIRECTS_MAX};
 use crate::signing::Signer;
+use crate::tokens::Tokens;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT_ENCODING, HOST, LOCATION, RANGE, USER_AGENT};
+use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HOST, LOCATION, RANGE, USER_AGENT, WWW_AUTHENTICATE};
 use hyper::{Request, Response};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -37,10 +38,20 @@ const REFUSAL_MAX: usize = 4 << 10;
 /// Sends requests for one object.
 pub struct Client {
     address: Address,
-    signer: Option<Signer>,
+    access: Access,
     connections: Arc<Connections>,
     /// Where redirects led last.
     target: Mutex<Option<Address>>,
+}
+
+/// What makes a request one of somebody who may read.
+#[derive(Debug, Clone)]
+pub enum Access {
+    Everybody,
+    /// Requests are signed.
+    Bucket(Signer),
+    /// Requests have a token of the registry, but for those at other servers.
+    Registry(Arc<Tokens>),
 }
 
 /// The result of [`read_over`].
@@ -60,8 +71,8 @@ enum Exchange {
 
 impl Client {
     /// A client for the object at this address.
-    pub fn new(address: Address, signer: Option<Signer>, connections: Arc<Connections>) -> Self {
-        Self { address, signer, connections, target: Mutex::default() }
+    pub fn new(address: Address, access: Access, connections: Arc<Connections>) -> Self {
+        Self { address, access, connections, target: Mutex::default() }
     }
 
     /// Connections that trust as `tls` does.
@@ -92,7 +103,7 @@ impl Client {
                     }
                     return Ok((part, bytes));
                 }
-                Exchange::Redirect(_) if self.signer.is_some() => {
+                Exchange::Redirect(_) if matches!(self.access, Access::Bucket(_)) => {
                     let host = at.server.authority();
                     return Err(ObjectError::lasting(format!("{host} redirects: is the bucket in another region?")));
                 }
@@ -106,7 +117,13 @@ impl Client {
 
     /// One request and its answer.
     async fn exchange(&self, at: &Address, asked: Extent) -> Result<Exchange, ObjectError> {
-        let (mut sender, response) = self.send(at, asked).await?;
+        let used = self.token(at).await;
+        let (mut sender, mut response) = self.send(at, asked, used.as_deref()).await?;
+        if let (Access::Registry(tokens), 401, true) = (&self.access, response.status().as_u16(), self.is_own(at)) {
+            let challenge = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+            tokens.renew(&self.connections, at, used.as_deref(), challenge).await?;
+            (sender, response) = self.send(at, asked, self.token(at).await.as_deref()).await?;
+        }
         let taken = take(&at.server.authority(), asked, response).await?;
         if matches!(taken, Exchange::Part(..)) && sender.ready().await.is_ok() {
             self.connections.give_back(&at.server, sender);
@@ -115,19 +132,30 @@ impl Client {
     }
 
     /// Sends a request on an idle connection, or on a new one; returns when the head has come.
-    async fn send(&self, at: &Address, asked: Extent) -> Result<(Sender, Response<Incoming>), ObjectError> {
+    async fn send(
+        &self,
+        at: &Address,
+        asked: Extent,
+        token: Option<&str>,
+    ) -> Result<(Sender, Response<Incoming>), ObjectError> {
         if let Some(mut sender) = self.connections.idle(&at.server) {
             // The server may have closed it at this moment.
-            if let Ok(response) = self.ask(&mut sender, at, asked).await {
+            if let Ok(response) = self.ask(&mut sender, at, asked, token).await {
                 return Ok((sender, response));
             }
         }
         let mut sender = self.connections.connect(&at.server).await?;
-        let response = self.ask(&mut sender, at, asked).await?;
+        let response = self.ask(&mut sender, at, asked, token).await?;
         Ok((sender, response))
     }
 
-    async fn ask(&self, sender: &mut Sender, at: &Address, asked: Extent) -> Result<Response<Incoming>, ObjectError> {
+    async fn ask(
+        &self,
+        sender: &mut Sender,
+        at: &Address,
+        asked: Extent,
+        token: Option<&str>,
+    ) -> Result<Response<Incoming>, ObjectError> {
         let host = at.server.authority();
         let range = format!("bytes={}-{}", asked.start(), asked.end() - 1);
         let mut request = Request::get(at.target())
@@ -135,7 +163,10 @@ impl Client {
             .header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT_ENCODING, "identity")
             .header(RANGE, &range);
-        if let Some(signer) = &self.signer {
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        if let Access::Bucket(signer) = &self.access {
             for (name, value) in signer.headers(&host, &at.path, &range, SystemTime::now()) {
                 request = request.header(name, value);
             }
@@ -146,6 +177,19 @@ impl Client {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(ObjectError::passing(format!("{host}: {}", reason(&error)))),
             Err(_) => Err(ObjectError::passing(format!("{host}: no answer within {} s", HEAD_WITHIN.as_secs()))),
+        }
+    }
+
+    /// True for the server itself: those that it redirects to must not see its token.
+    fn is_own(&self, at: &Address) -> bool {
+        at.server == self.address.server
+    }
+
+    /// The header for a request to this address, if it needs one.
+    async fn token(&self, at: &Address) -> Option<String> {
+        match &self.access {
+            Access::Registry(tokens) if self.is_own(at) => tokens.header().await,
+            Access::Registry(_) | Access::Bucket(_) | Access::Everybody => None,
         }
     }
 
@@ -165,9 +209,10 @@ pub async fn read_over(
     asked: Extent,
 ) -> Result<Over, ObjectError> {
     let at = Address::parse(url).map_err(ObjectError::lasting)?;
-    let client = Client::new(at.clone(), None, Client::connections(Err("this stream has its own end".to_owned())));
+    let client =
+        Client::new(at.clone(), Access::Everybody, Client::connections(Err("this stream has its own end".to_owned())));
     let mut sender = speak(stream).await.map_err(|error| ObjectError::passing(error.to_string()))?;
-    let response = client.ask(&mut sender, &at, asked).await?;
+    let response = client.ask(&mut sender, &at, asked, None).await?;
     match take(&at.server.authority(), asked, response).await? {
         Exchange::Part(_, bytes) => Ok(Over::Bytes(bytes)),
         Exchange::Redirect(location) => {

@@ -1,11 +1,11 @@
-//! Objects on web servers and in buckets, read by ranges over HTTP/1.1 and TLS.
+//! Objects on web servers, in buckets and in registries, read by ranges over HTTP/1.1 and TLS.
 //!
-//! A [`Place`] is what a command line names: `https://`, `http://` or `s3://`. It opens objects as
-//! [`vfield_block::object::Object`]s. Invariant: bytes are given out only if the answer is a part
-//! of the object, of the asked position and length; anything else is an error in words. Everything
-//! that comes from a server is hostile until parsed: heads are bounded by hyper, bodies by the
-//! asked length, redirects by [`redirect`]. It keeps no bytes and knows neither chunks nor nodes.
-//! [`Mirrors`] are several places of one object as one; all other retries are the node's.
+//! A [`Place`] is what a command line names: `https://`, `http://`, `s3://` or `oci:`. It opens
+//! objects as [`vfield_block::object::Object`]s. Invariant: bytes are given out only if the answer
+//! is a part of the object, of the asked position and length; anything else is an error in words.
+//! Everything that comes from a server is hostile until parsed: heads are bounded by hyper, bodies
+//! by the asked length, redirects by [`redirect`]. It keeps no bytes and knows neither chunks nor
+//! nodes. [`Mirrors`] are several places of one object as one; all other retries are the node's.
 
 mod address;
 mod answer;
@@ -16,8 +16,11 @@ mod mirrors;
 mod object;
 mod place;
 mod redirect;
+mod registry;
 mod s3;
 mod signing;
+mod text;
+mod tokens;
 mod trust;
 
 pub use client::{Over, read_over};

@@ -4,11 +4,11 @@
 //! finds credentials. It makes no connection before something is opened.
 
 use crate::address::Address;
-use crate::client::Client;
+use crate::client::{Access, Client};
 use crate::connection::Connections;
 use crate::object::Pinned;
+use crate::registry::{self, Repository};
 use crate::s3;
-use crate::signing::Signer;
 use crate::trust;
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use vfield_block::object::{Object, ObjectOpening, ObjectStore};
 
 /// How places begin.
-const SCHEMES: [&str; 3] = ["https://", "http://", "s3://"];
+const SCHEMES: [&str; 5] = ["https://", "http://", "s3://", registry::SCHEMES[0], registry::SCHEMES[1]];
 
 /// Why a text names no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +27,16 @@ pub struct BadPlace {
 
 /// An object that can be opened.
 pub struct Place {
-    address: Address,
+    at: At,
     /// As it is shown.
     shown: String,
-    signer: Option<Signer>,
     connections: Arc<Connections>,
+}
+
+/// How the address of an object is found.
+enum At {
+    Address(Box<Address>, Access),
+    Repository(Repository),
 }
 
 impl Place {
@@ -46,27 +51,32 @@ impl Place {
     /// If it is none, or if it needs TLS and this system has no authorities.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, BadPlace> {
         let bad = |fact| BadPlace { fact };
-        let (address, signer, shown) = match text.strip_prefix("s3://") {
-            Some(rest) => {
-                let (address, signer) = s3::resolve(rest, variable).map_err(bad)?;
-                (address, Some(signer), text.to_owned())
-            }
-            None => {
-                let address = Address::parse(text).map_err(bad)?;
-                let shown = address.to_string();
-                (address, None, shown)
-            }
+        let (at, has_tls, shown) = if registry::SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            let repository = Repository::parse(text, variable).map_err(bad)?;
+            let has_tls = repository.has_tls();
+            (At::Repository(repository), has_tls, text.to_owned())
+        } else if let Some(rest) = text.strip_prefix("s3://") {
+            let (address, signer) = s3::resolve(rest, variable).map_err(bad)?;
+            let has_tls = address.server.tls;
+            (At::Address(Box::new(address), Access::Bucket(signer)), has_tls, text.to_owned())
+        } else {
+            let address = Address::parse(text).map_err(bad)?;
+            let (has_tls, shown) = (address.server.tls, address.to_string());
+            (At::Address(Box::new(address), Access::Everybody), has_tls, shown)
         };
         let tls = trust::connector();
-        if let (true, Err(why)) = (address.server.tls, &tls) {
+        if let (true, Err(why)) = (has_tls, &tls) {
             return Err(bad(why.clone()));
         }
-        Ok(Self { address, shown, signer, connections: Client::connections(tls) })
+        Ok(Self { at, shown, connections: Client::connections(tls) })
     }
 
     /// The last part of its path, decoded: the name that its image has if none is given.
     pub fn file_name(&self) -> String {
-        self.address.file_name()
+        match &self.at {
+            At::Address(address, _) => address.file_name(),
+            At::Repository(repository) => repository.file_name(),
+        }
     }
 }
 
@@ -76,12 +86,27 @@ impl ObjectStore for Place {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.signer.iter().filter_map(|signer| signer.credentials.path().cloned()).collect()
+        let file = match &self.at {
+            At::Address(_, Access::Bucket(signer)) => signer.credentials.path(),
+            At::Address(..) => None,
+            At::Repository(repository) => repository.tokens.file.as_ref(),
+        };
+        file.into_iter().cloned().collect()
     }
 
     fn open(&self, suffix: &str) -> ObjectOpening<'_> {
-        let client = Client::new(self.address.beside(suffix), self.signer.clone(), Arc::clone(&self.connections));
-        Box::pin(async move { Ok(Box::new(Pinned::open(client).await?) as Box<dyn Object>) })
+        let suffix = suffix.to_owned();
+        Box::pin(async move {
+            let (address, access) = match &self.at {
+                At::Address(address, access) => (address.beside(&suffix), access.clone()),
+                At::Repository(repository) => {
+                    let blob = repository.blob(&self.connections, &suffix).await?;
+                    (blob, Access::Registry(Arc::clone(&repository.tokens)))
+                }
+            };
+            let client = Client::new(address, access, Arc::clone(&self.connections));
+            Ok(Box::new(Pinned::open(client).await?) as Box<dyn Object>)
+        })
     }
 }
 
@@ -97,9 +122,14 @@ mod tests {
 
     #[test]
     fn paths_are_no_places() {
-        for (text, is) in
-            [("https://a/b", true), ("s3://a/b", true), ("./https://a", false), ("/s3:", false), ("a", false)]
-        {
+        for (text, is) in [
+            ("https://a/b", true),
+            ("s3://a/b", true),
+            ("oci:a/b:c", true),
+            ("./https://a", false),
+            ("/s3:", false),
+            ("a", false),
+        ] {
             assert_eq!(Place::is_meant(text), is, "{text}");
         }
     }

@@ -10,7 +10,8 @@ use vfield_daemon::values::image::ImageName;
 /// Options of `vfield serve`.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
-    /// Image files or block devices, or objects: https://HOST/PATH, s3://BUCKET/KEY
+    /// Image files or block devices, or objects: https://HOST/PATH, s3://BUCKET/KEY,
+    /// oci:HOST/REPOSITORY:TAG
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Vec<PathBuf>,
     /// Image name, one per FILE [default: the file's name]

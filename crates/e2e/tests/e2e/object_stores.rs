@@ -1,7 +1,7 @@
 //! Objects of real stores: nginx over TLS, and buckets behind S3's signature.
 //!
-//! nginx is among the tools of all tests. The server of buckets has to be built by Go, which
-//! `scripts/test-objects` does: its test says elsewhere that it was ignored.
+//! nginx is among the tools of all tests. `scripts/test-objects` brings the others; elsewhere their
+//! tests say that they were ignored.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::daemon::{FILL_LIMIT, Start};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Buckets, Lab, LabError, TlsServer, client, wait_until};
+use vfield_lab::{Buckets, Lab, LabError, Registry, TlsServer, client, wait_until};
 
 /// Some runs of 4 MiB, and a part of one.
 const IMAGE: u64 = 12 * MIB + 777;
@@ -116,5 +116,51 @@ fn an_image_comes_from_a_bucket() -> Outcome {
         reader.join().expect("a reader does not panic").and(renewed)
     })?;
     origin.wait_status("it delivers", SOON, |status| why(status).is_empty())?;
+    Ok(())
+}
+
+/// Pushes an image with its hashes as one artifact, by the routes of the OCI distribution
+/// specification. Its arguments: the repository's URL, and the two files.
+const PUSH: &str = r#"
+import hashlib, json, sys, urllib.request as web
+def put(url, data, kind):
+    web.urlopen(web.Request(url, data=data, method="PUT", headers={"Content-Type": kind}))
+def push(data, **more):
+    digest = "sha256:" + hashlib.sha256(data).hexdigest()
+    upload = web.urlopen(web.Request(sys.argv[1] + "/blobs/uploads/", method="POST")).headers["Location"]
+    put(upload + ("&" if "?" in upload else "?") + "digest=" + digest, data, "application/octet-stream")
+    return {"mediaType": "application/octet-stream", "digest": digest, "size": len(data), **more}
+layers = [push(open(path, "rb").read(), annotations={"org.opencontainers.image.title": path.split("/")[-1]})
+          for path in sys.argv[2:]]
+kind = "application/vnd.oci.image.manifest.v1+json"
+manifest = {"schemaVersion": 2, "mediaType": kind, "config": push(b"{}"), "layers": layers}
+put(sys.argv[1] + "/manifests/1", json.dumps(manifest).encode(), kind)
+print(layers[0]["digest"])
+"#;
+
+#[test]
+#[ignore = "scripts/test-objects brings the registry"]
+fn an_image_comes_from_a_registry() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy"), Need::Tool("docker-registry")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(2)?, vfield());
+    let image = image(&lab.dir().join("files"))?;
+    let registry = Registry::start(lab.host(0))?;
+    let mut push = Command::new("python3");
+    push.args(["-c", PUSH]).arg(format!("http://{}/v2/lab/disk", registry.addr())).arg(&image);
+    let digest = run(push.arg(lab.dir().join("files/disk.img.vfh")))?;
+    let serve = |reference: &str| {
+        let place = PathBuf::from(format!("oci:{}/lab/disk{reference}", registry.addr()));
+        vfield.serve(lab.host(0), &[&place]).args(&["--name", "disk.img"]).name("origin")
+    };
+    refused(serve(":2").name("none"), "404 Not Found")?;
+    for reference in [":1", &format!("@{}", digest.trim())] {
+        let mut origin = serve(reference).ready()?;
+        let mut node = vfield.join(lab.host(1), origin.addr()).store("all").args(&["--join-boost", "9"]).ready()?;
+        client::compare_all(lab.host(1), &node, &image)?;
+        node.kill();
+        origin.kill();
+    }
     Ok(())
 }
