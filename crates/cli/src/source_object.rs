@@ -43,7 +43,7 @@ pub fn mirrors(mirrors: &[PathBuf], files: &[PathBuf]) -> Result<Vec<Place>, Fai
     let found: Vec<Place> = mirrors.iter().map(place).collect::<Result<_, Failure>>()?;
     let is_one = matches!(files, [file] if Place::find(file)?.is_some());
     if !found.is_empty() && !is_one {
-        let failure = Failure::usage("--mirror: more than one image is served, or a file");
+        let failure = Failure::usage("--mirror goes with one object, and with nothing else that is served");
         return Err(failure.hint("serve one object by this daemon: vfield serve URL --mirror URL"));
     }
     Ok(found)
@@ -131,5 +131,24 @@ impl Place {
     /// There is none.
     pub fn store(self, _: Vec<Self>) -> Arc<dyn ObjectStore> {
         match self {}
+    }
+}
+
+#[cfg(all(test, feature = "objects"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_are_of_one_object_alone() {
+        let paths = |texts: &[&str]| texts.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let found = |mirror: &[&str], files: &[&str]| mirrors(&paths(mirror), &paths(files)).map(|found| found.len());
+        let (one, two) = ("http://a.example/x.img", "http://b.example/x.img");
+        assert_eq!(found(&[two, two], &[one]).unwrap(), 2);
+        assert_eq!(found(&[], &["file", one]).unwrap(), 0);
+        for (mirror, files) in
+            [([two], &[one, two][..]), ([two], &["file"]), ([two], &[]), (["file"], &[one]), (["http:///"], &[one])]
+        {
+            assert!(found(&mirror, files).is_err(), "{mirror:?} {files:?}");
+        }
     }
 }

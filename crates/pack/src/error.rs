@@ -57,7 +57,7 @@ impl PackError {
             Self::Output(_, error) if error.kind() == io::ErrorKind::StorageFull => {
                 "nothing was left behind; make room, or choose another place with --output"
             }
-            Self::Output(..) => "check --output; its directory must be writable",
+            Self::Output(..) => "check --output or --layers; the directory must be writable",
             Self::Inside(_) => "write it to another directory with --output",
             Self::TooLarge => "pack it as several images",
         };
