@@ -3,6 +3,7 @@
 //! A registry refuses the first request with the place where a token is given (`Bearer`), or asks
 //! for a name and a password (`Basic`). Invariant: credentials go to the place that the registry
 //! names, never without TLS from a registry with TLS. They are read from the file for each token.
+//! No secret is in any `Debug` text.
 
 use crate::address::Address;
 use crate::connection::Connections;
@@ -10,6 +11,7 @@ use crate::text::text;
 use hyper::header::AUTHORIZATION;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use tokio::sync::Mutex;
 use vfield_block::object::ObjectError;
@@ -18,7 +20,6 @@ use vfield_block::object::ObjectError;
 const FILE_MAX: u64 = 1 << 20;
 
 /// The access to one repository.
-#[derive(Debug)]
 pub struct Tokens {
     /// The registry's name in the file of credentials.
     pub registry: String,
@@ -26,6 +27,12 @@ pub struct Tokens {
     pub file: Option<PathBuf>,
     /// The header of requests, if one is needed.
     header: Mutex<Option<String>>,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tokens of {}", self.registry)
+    }
 }
 
 #[derive(Deserialize)]
@@ -190,5 +197,9 @@ mod tests {
         assert_eq!(login("a.example"), None);
         std::fs::write(&path, "no JSON").unwrap();
         assert_eq!(login("a.example"), None);
+
+        let mut tokens = Tokens::new("a.example".to_owned(), None);
+        *tokens.header.get_mut() = Some("Bearer secret".to_owned());
+        assert!(!format!("{tokens:?}").contains("secret"));
     }
 }
