@@ -1,7 +1,8 @@
 //! Following a tag: what a node does next so that the version that its tag names can be read here.
 //!
 //! A pure function from a plain [`Situation`] to a [`Step`]. A version is switched to once its
-//! store has filled, and never under a reader: exports resolve the tag when a reader comes. What
+//! store has filled, and never under a reader: exports resolve the tag when a reader comes. Until
+//! then the tag leads to what it led to before, also if the process has begun anew meanwhile. What
 //! the tag does not keep any more is rubbish ([`crate::rubbish`]). What it keeps stays here, so
 //! going back moves no byte. The daemon carries out the steps.
 
@@ -19,6 +20,8 @@ pub struct Situation<'a> {
     pub here: &'a [ImageId],
     /// The image to which the tag leads on this node.
     pub current: Option<ImageId>,
+    /// The image to which it led in an earlier process of this node.
+    pub before: Option<ImageId>,
     /// True if the store of the target has filled.
     pub filled: bool,
 }
@@ -40,7 +43,14 @@ pub enum Step {
 
 /// The next step of a node in this situation.
 pub fn next(situation: &Situation<'_>) -> Step {
-    let Situation { tag, target, here, current, filled } = situation;
+    let Situation { tag, target, here, current, before, filled } = situation;
+    let is_ready = *filled && target.is_some_and(|target| here.contains(&target.image));
+    // A process that has just begun goes on with what the one before it led to.
+    if let (None, Some(before), false) = (current, before, is_ready)
+        && here.contains(before)
+    {
+        return Step::Switch(*before);
+    }
     let (Some(_), Some(Version { image, .. })) = (tag, target) else { return Step::Await };
     if !here.contains(image) {
         return Step::Join(*image);
@@ -89,9 +99,37 @@ mod tests {
                 here: &here,
                 current: current.map(id),
                 filled,
+                ..Situation::default()
             };
             assert_eq!(next(&situation), step, "{situation:?}");
         }
+    }
+
+    /// What a crash leaves is gone on with until the target is ready, and after it is removed.
+    #[test]
+    fn a_process_goes_on_with_what_the_one_before_it_led_to() {
+        let moved = tag(&[1, 2]);
+        let removed = moved.next(None).unwrap();
+        for (tag, here, filled, step) in [
+            (Some(&moved), &[1, 2][..], false, Step::Switch(id(1))),
+            (Some(&moved), &[1], false, Step::Switch(id(1))),
+            (Some(&moved), &[1, 2], true, Step::Switch(id(2))),
+            (Some(&moved), &[2], false, Step::Switch(id(2))),
+            (Some(&moved), &[], false, Step::Join(id(2))),
+            (Some(&removed), &[1, 2], false, Step::Switch(id(1))),
+            (None, &[1], false, Step::Switch(id(1))),
+            (None, &[2], false, Step::Await),
+        ] {
+            let here: Vec<ImageId> = here.iter().copied().map(id).collect();
+            let target = tag.and_then(|tag| tag.target(crate::identity::NodeId(1)));
+            let situation = Situation { tag, target, here: &here, current: None, before: Some(id(1)), filled };
+            assert_eq!(next(&situation), step, "{situation:?}");
+        }
+        let target = moved.target(crate::identity::NodeId(1));
+        let here = [id(1), id(2)];
+        let (current, before) = (Some(id(1)), Some(id(1)));
+        let situation = Situation { tag: Some(&moved), target, here: &here, current, before, filled: false };
+        assert_eq!(next(&situation), Step::Fill(id(2)));
     }
 
     /// A removed tag changes nothing here.
@@ -99,7 +137,8 @@ mod tests {
     fn a_removed_tag_leaves_all_as_it_is() {
         let removed = tag(&[1]).next(None).unwrap();
         let target = removed.target(crate::identity::NodeId(1));
-        let situation = Situation { tag: Some(&removed), target, here: &[id(1)], current: Some(id(1)), filled: true };
+        let current = Some(id(1));
+        let situation = Situation { tag: Some(&removed), target, here: &[id(1)], current, filled: true, before: None };
         assert_eq!(next(&situation), Step::Await);
     }
 
@@ -115,7 +154,9 @@ mod tests {
                 let target = tag.target(crate::identity::NodeId(7));
                 for round in 0.. {
                     prop_assert!(round < 20);
-                    let situation = Situation { tag: Some(&tag), target, here: &here, current, filled: round % 2 == 1 };
+                    let filled = round % 2 == 1;
+                    let situation =
+                        Situation { tag: Some(&tag), target, here: &here, current, filled, ..Situation::default() };
                     match next(&situation) {
                         Step::Join(image) => here.push(image),
                         Step::Switch(image) => {

@@ -6,13 +6,15 @@
 //! the node goes on as it is, and the task says why and tries again.
 
 use crate::images::Images;
+use crate::tags;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
+use vfield_console::failure::plain;
 use vfield_control::message::FollowingStatus;
 use vfield_core::follow::{Situation, Step, next};
 use vfield_core::image::ImageId;
-use vfield_core::tag::{Tag, TagName, Version};
+use vfield_core::tag::{TagName, Version};
 use vfield_node::Node;
 use vfield_node::event::Event;
 
@@ -48,7 +50,8 @@ impl Follow {
                 ..FollowingStatus::default()
             });
             let (node, images, of) = (Arc::clone(node), Arc::clone(images), Arc::clone(self));
-            let mut follower = Follower { name: name.clone(), at, of, node, images, current: None };
+            let before = tags::followed(name);
+            let mut follower = Follower { name: name.clone(), at, of, node, images, current: None, before };
             follower.work().await;
             tasks.spawn(follower.run());
         }
@@ -68,6 +71,8 @@ struct Follower {
     node: Arc<Node>,
     images: Arc<Images>,
     current: Option<ImageId>,
+    /// The version to which the tag led in an earlier process.
+    before: Option<Version>,
 }
 
 impl Follower {
@@ -91,47 +96,53 @@ impl Follower {
     /// Takes all steps that are possible now; true if all is as the tag says.
     async fn work(&mut self) -> bool {
         loop {
-            let known = match self.node.followed(&self.name) {
-                Ok(known) => known,
-                Err(why) => return self.wait(why.to_string()),
-            };
-            let tag = &known.tag;
-            let target = match self.node.target(tag) {
-                Ok(target) => target,
-                Err(why) => return self.wait(why.to_string()),
-            };
+            let known = self.node.followed(&self.name);
+            let target = known.clone().and_then(|known| self.node.target(&known.tag));
             let here: Vec<ImageId> = self.node.images().iter().map(|held| held.id).collect();
             let situation = Situation {
-                tag: Some(tag),
-                target: Some(target),
+                tag: known.as_ref().ok().map(|known| &known.tag),
+                target: target.as_ref().ok().copied(),
                 here: &here,
                 current: self.current,
-                filled: self.node.is_filled(target.image),
+                before: self.before.map(|before| before.image),
+                filled: target.as_ref().is_ok_and(|target| self.node.is_filled(target.image)),
             };
-            match next(&situation) {
-                Step::Await => return false,
-                Step::Rest => return self.rest(target),
-                Step::Fill(_) => return self.fills(target),
-                Step::Join(_) => {
+            match (next(&situation), target) {
+                (Step::Switch(image), target) => {
+                    let version = [target.ok(), self.before].into_iter().flatten().find(|known| known.image == image);
+                    let Some(version) = version else { return false };
+                    // It may be about to come, or dropped meanwhile.
+                    if !self.switch(version).await {
+                        return self.wait(format!("the image of serial {} is not attached", version.serial));
+                    }
+                }
+                (_, Err(why)) => return self.wait(why.to_string()),
+                (Step::Await, Ok(_)) => return false,
+                (Step::Rest, Ok(target)) => return self.rest(target),
+                (Step::Fill(_), Ok(target)) => return self.fills(target),
+                (Step::Join(_), Ok(target)) => {
                     if let Err(why) = self.images.add_tagged(&self.name, target).await {
                         return self.wait(why);
                     }
                 }
-                Step::Switch(image) => self.switch(tag, target, image).await,
             }
         }
     }
 
-    async fn switch(&mut self, tag: &Tag, target: Version, image: ImageId) {
-        // Not if it was dropped meanwhile.
-        let Some(name) = self.images.lead(&self.name, image).await else { return };
+    /// Has the tag's name lead to a version; false if that is not among the exports now.
+    async fn switch(&mut self, version: Version) -> bool {
+        let Version { serial, image } = version;
+        let Some(name) = self.images.lead(&self.name, image).await else { return false };
         self.current = Some(image);
+        if let Err(error) = tags::keep_followed(&self.name, version) {
+            tracing::warn!("after a crash the tag {} begins anew: {}", self.name, plain(&error));
+        }
         self.set(|status| {
-            (status.serial, status.image, status.id) = (target.serial, name.clone(), image.to_string());
+            (status.serial, status.image, status.id) = (serial, name.clone(), image.to_string());
             (status.state, status.why) = ("ready".to_owned(), String::new());
         });
-        let tag = tag.name.to_string();
-        self.node.event(Event::TagReady { tag, serial: target.serial, image: name, id: image.to_string() });
+        self.node.event(Event::TagReady { tag: self.name.to_string(), serial, image: name, id: image.to_string() });
+        true
     }
 
     fn rest(&self, target: Version) -> bool {

@@ -1,5 +1,6 @@
 //! Tags of a daemon: requests about them, and those that this machine knew. They are kept over a
-//! restart, so no serial is taken up that is lower than a known one.
+//! restart, so no serial is taken up that is lower than a known one. So is the version to which
+//! each of them led.
 //!
 //! A small file for each tag in the place for lasting state, replaced as a whole: several daemons
 //! of a machine may share the place. Each tag is verified again when it is read. A machine without
@@ -15,7 +16,7 @@ use vfield_console::failure::plain;
 use vfield_control::message::Reply;
 use vfield_control::selection;
 use vfield_core::hash_tree::Shared;
-use vfield_core::tag::{Tag, TagName};
+use vfield_core::tag::{Tag, TagName, Version};
 use vfield_core::tags::{Known, Refused, SignedTag, TAGS_MAX};
 use vfield_node::Node;
 use vfield_trust::signature::{digest, read_short};
@@ -95,6 +96,34 @@ fn write(dir: &Path, known: &Known) -> std::io::Result<()> {
     rollback::replace(dir, &name, &serde_json::to_vec(signed)?)
 }
 
+/// The version to which a tag led in an earlier process. Damage counts as none: the tag begins
+/// anew.
+pub fn followed(tag: &TagName) -> Option<Version> {
+    followed_in(&rollback::usual_dir(), tag)
+}
+
+fn followed_in(dir: &Path, tag: &TagName) -> Option<Version> {
+    let text = read_short(&dir.join(followed_name(tag))).ok().flatten()?;
+    let (serial, image) = text.trim_end().split_once(' ')?;
+    Some(Version { serial: serial.parse().ok()?, image: image.parse().ok()? })
+}
+
+/// Keeps to which version a tag leads, for the next process.
+pub fn keep_followed(tag: &TagName, version: Version) -> std::io::Result<()> {
+    keep_followed_in(&rollback::usual_dir(), tag, version)
+}
+
+fn keep_followed_in(dir: &Path, tag: &TagName, version: Version) -> std::io::Result<()> {
+    if followed_in(dir, tag) == Some(version) {
+        return Ok(());
+    }
+    rollback::replace(dir, &followed_name(tag), format!("{} {}\n", version.serial, version.image).as_bytes())
+}
+
+fn followed_name(tag: &TagName) -> String {
+    format!("followed-{tag}")
+}
+
 /// Tells the field of a tag that a client has signed.
 pub fn tell(node: &Node, tag: SignedTag) -> Reply {
     match node.tag(tag) {
@@ -142,6 +171,24 @@ mod tests {
         let tag = Tag { serial, ..Tag::first(name.parse().unwrap(), ImageId([1; 32])) };
         let signed = SignedTag { signer: signer.to_owned(), text: tag.to_string(), signature: "s".to_owned() };
         Known { digest: signed.digest(), tag, signed }
+    }
+
+    #[test]
+    fn what_a_tag_led_to_comes_back_and_damage_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, name): (_, TagName) = (dir.path().join("state"), "a".parse().unwrap());
+        assert_eq!(followed_in(&place, &name), None);
+        for serial in [1, 7, 7, 2] {
+            let version = Version { serial, image: ImageId([9; 32]) };
+            keep_followed_in(&place, &name, version).unwrap();
+            assert_eq!(followed_in(&place, &name), Some(version));
+        }
+        for damage in ["", "7", "x y", &"x".repeat(9000)] {
+            std::fs::write(place.join("followed-a"), damage).unwrap();
+            assert_eq!(followed_in(&place, &name), None, "{damage}");
+        }
+        // It is no tag.
+        assert_eq!(read_in(&place, |_| true), (Vec::new(), Vec::new()));
     }
 
     #[test]

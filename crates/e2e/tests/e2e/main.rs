@@ -13,6 +13,7 @@ mod doctor;
 mod draining;
 mod explain;
 mod faults;
+mod following;
 mod hostile;
 mod identities;
 mod images;

@@ -67,7 +67,7 @@ impl Room {
         self.follower_with(host, store, &[])
     }
 
-    fn follower_with(&self, host: usize, store: &str, more: &[&str]) -> Result<Daemon, LabError> {
+    pub fn follower_with(&self, host: usize, store: &str, more: &[&str]) -> Result<Daemon, LabError> {
         let trust = self.public.display().to_string();
         let words = ["--follow", "prod", "--trust", &trust, "--join-boost", "9", "--retry", "forever"];
         vfield()
