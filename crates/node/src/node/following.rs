@@ -212,7 +212,9 @@ impl Node {
     }
 
     /// Joins the first image that was asked for, if it is a version of a followed tag. The tag
-    /// vouches for it, as for all of its versions. Returns the wishes that are left.
+    /// vouches for it, as for all of its versions; so does a store of it that an earlier process
+    /// has left. It may also have gone since this root moved on to later versions. Returns the
+    /// wishes that are left.
     pub(super) async fn join_vouched(
         &self,
         held: &[KnownImage],
@@ -221,19 +223,26 @@ impl Node {
         let all = &self.config.join[..];
         let Some((first, others)) = all.split_first().filter(|_| self.config.joins_version) else { return Ok(all) };
         let Some(digits) = first.digits() else { return Ok(all) };
+        let followed = || self.config.follow.iter().filter_map(|name| self.followed(name).ok());
+        let is_left = held.iter().any(|left| digits.matches(&left.id));
         let names = |known: Arc<Known>| known.tag.versions().any(|version| digits.matches(&version.image));
-        let is_named = || self.config.follow.iter().filter_map(|name| self.followed(name).ok()).any(names);
+        let is_vouched = || is_left || followed().any(names);
+        let has_moved = || held.iter().any(|left| followed().any(|known| known.tag.keeps(&left.id)));
         let mut tagged = self.tagged();
-        let vouched = async {
-            while !is_named() {
+        let clear = async {
+            while !is_vouched() && !has_moved() {
                 // Its sender lives as long as the node.
                 let _ = tagged.changed().await;
             }
         };
-        if tokio::time::timeout(VOUCHED_WITHIN, vouched).await.is_err() {
-            return Ok(all);
-        }
+        let is_clear = tokio::time::timeout(VOUCHED_WITHIN, clear).await.is_ok();
         let wanted = std::slice::from_ref(first);
+        if !is_vouched() {
+            // It may have a signature of its own.
+            let at_once = Patience::of(Some(Duration::ZERO));
+            let has_gone = is_clear && self.search(wanted, held).find(false, at_once).await.is_err();
+            return Ok(if has_gone { others } else { all });
+        }
         let search = Search { trusted: None, ..self.search(wanted, held) };
         for chosen in search.find(false, Patience::of(self.config.retry)).await? {
             self.join_by_tag(Some(chosen), self.config.store, kept)?;
