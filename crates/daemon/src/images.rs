@@ -55,7 +55,7 @@ pub struct Images {
     lent: Mutex<BTreeMap<ImageId, Arc<()>>>,
     /// Where they are.
     places: Mutex<Vec<ExportStatus>>,
-    /// Those that were there from the start.
+    /// Those that were asked for at the start.
     first: BTreeSet<ImageId>,
     overlays: Arc<Overlays>,
     allow_rollback: bool,
@@ -72,7 +72,7 @@ impl Images {
         console: Console,
     ) -> Self {
         let (places, exports) = (Mutex::new(exports.places()), tokio::sync::Mutex::new(Some(exports)));
-        let first = node.images().into_iter().map(|image| image.id).collect();
+        let first = wished(&node);
         Self {
             node,
             exports,
@@ -97,7 +97,8 @@ impl Images {
         if !self.overlays.are_none() {
             return Err(Reply::refused("changes in an overlay cannot be handed over", hint));
         }
-        if self.ids() != self.first {
+        // The next program finds those that came for a tag, by their stores.
+        if wished(&self.node) != self.first {
             let fact = "images were added or dropped, of which the next program would not know";
             return Err(Reply::refused(fact, "undo that with `vfield add` or `vfield drop`; or start it again"));
         }
@@ -112,10 +113,6 @@ impl Images {
         if let Some(exports) = &*self.exports.lock().await {
             exports.resume(clients);
         }
-    }
-
-    fn ids(&self) -> BTreeSet<ImageId> {
-        self.node.images().into_iter().map(|image| image.id).collect()
     }
 
     /// The exports, for whoever ends them; nothing comes or goes after that.
@@ -395,6 +392,12 @@ impl Images {
                     `vfield drop --force` drops the image anyway";
         Err(Reply::refused(format!("{} would be lost with it", sole_text(&sole)), hint))
     }
+}
+
+/// The images that somebody asked for, and not a tag.
+fn wished(node: &Node) -> BTreeSet<ImageId> {
+    let unwished = node.unwished();
+    node.images().into_iter().map(|image| image.id).filter(|id| !unwished.contains(id)).collect()
 }
 
 /// Runs to its end even if the client is gone: half of it would leave an image in the node but in
