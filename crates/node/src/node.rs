@@ -234,6 +234,8 @@ impl Node {
 
     /// Runs something until the node ends, or until it is aborted.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        // Of one type, since the runtime's part of each type of task takes 2 KB of the program.
+        let task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(task);
         lock(&self.tasks).spawn(task)
     }
 
