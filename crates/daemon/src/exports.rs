@@ -13,7 +13,7 @@ mod server;
 use crate::estate::Estate;
 use crate::plan::Places;
 use std::fmt::Debug;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -64,8 +64,13 @@ trait Export: Debug + Send + Sync {
     /// Addresses at which the images can be attached.
     fn places(&self) -> Vec<ExportStatus>;
 
-    /// Exports one more image.
-    fn add(&mut self, source: Arc<dyn BlockSource>) -> Job<'_, Result<(), Failure>>;
+    /// Makes what may take long for one more image, while the export serves the others.
+    fn make(&self, _source: Arc<dyn BlockSource>) -> Job<'static, Result<Made, Failure>> {
+        Box::pin(ready(Ok(Made::default())))
+    }
+
+    /// Exports one more image, with what was made for it.
+    fn add(&mut self, source: Arc<dyn BlockSource>, made: Made) -> Result<(), Failure>;
 
     /// Removes an image; its readers get errors.
     fn remove<'a>(&'a mut self, name: &'a str, console: &'a Console) -> Job<'a, Option<Removed>>;
@@ -102,6 +107,23 @@ trait Export: Debug + Send + Sync {
 
     /// Ends the export.
     fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()>;
+}
+
+/// What was made for an image that is not exported yet: block devices.
+#[derive(Debug, Default)]
+struct Made(Vec<devices::Device>);
+
+/// What was made for an image by each export, in their order.
+#[derive(Debug)]
+pub struct Prepared(Vec<Made>);
+
+impl Prepared {
+    /// Ends it, if its image is not to be exported after all.
+    pub async fn stop(self, console: &Console) {
+        for device in self.0.into_iter().flat_map(|made| made.0) {
+            device.stop(console).await;
+        }
+    }
 }
 
 /// The running exports.
@@ -142,11 +164,38 @@ impl Exports {
         Ok(exports)
     }
 
+    /// Makes what may take long for one more image: the kernel reads a block device before it is
+    /// there. Others need not wait for that, so the result borrows nothing.
+    pub fn prepare(&self, source: &Arc<dyn BlockSource>, console: &Console) -> Job<'static, Result<Prepared, Failure>> {
+        let jobs: Vec<_> = self.running.iter().map(|export| export.make(Arc::clone(source))).collect();
+        let console = console.clone();
+        Box::pin(async move {
+            let mut prepared = Prepared(Vec::new());
+            for job in jobs {
+                match job.await {
+                    Ok(made) => prepared.0.push(made),
+                    Err(failure) => {
+                        prepared.stop(&console).await;
+                        return Err(failure);
+                    }
+                }
+            }
+            Ok(prepared)
+        })
+    }
+
     /// Exports one more image; all of the exports have it, or none.
-    pub async fn add(&mut self, source: &Arc<dyn BlockSource>, console: &Console) -> Result<(), Failure> {
+    pub async fn add(
+        &mut self,
+        source: &Arc<dyn BlockSource>,
+        prepared: Prepared,
+        console: &Console,
+    ) -> Result<(), Failure> {
+        let mut made = prepared.0.into_iter();
         for at in 0..self.running.len() {
-            if let Err(failure) = self.running[at].add(Arc::clone(source)).await {
+            if let Err(failure) = self.running[at].add(Arc::clone(source), made.next().unwrap_or_default()) {
                 self.running[..at].iter_mut().for_each(|export| export.take_back(source.name()));
+                Prepared(made.collect()).stop(console).await;
                 return Err(failure);
             }
         }
@@ -185,6 +234,11 @@ impl Exports {
     /// Addresses at which the images can be attached.
     pub fn places(&self) -> Vec<ExportStatus> {
         self.running.iter().flat_map(|export| export.places()).collect()
+    }
+
+    /// The block devices of the image of this name.
+    pub fn devices_of(&self, name: &str) -> Vec<PathBuf> {
+        self.devices().into_iter().filter(|(image, _)| image == name).map(|(_, path)| path).collect()
     }
 
     /// The block devices, with the names of their images.

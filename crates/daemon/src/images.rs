@@ -16,7 +16,8 @@ use std::fs::File;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vfield_block::source::BlockSource;
 use vfield_console::failure::{BadValue, Failure};
@@ -40,6 +41,8 @@ use vfield_node::origin::kept_tree::KeptTree;
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 /// The kernel forgets a file as soon as reads of it have ended, which the node sees to.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
+/// A first page that is on this machine or a few hops away; else nobody knows who reads a device.
+const LOOKED_WITHIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether they have: nobody says so.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -47,8 +50,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct Images {
     node: Arc<Node>,
     /// Nothing once the daemon leaves. Held while an image comes or goes, but not while one is
-    /// looked for.
+    /// looked for, and not while the kernel reads its block device.
     exports: tokio::sync::Mutex<Option<Exports>>,
+    /// The images that are in the exports. Changed only while `exports` is locked.
+    attached: Mutex<BTreeSet<ImageId>>,
+    /// Held while it is looked who reads block devices: two that look would see each other.
+    looking: Arc<tokio::sync::Mutex<()>>,
     /// The image to which each tag's name leads. Changed only while `exports` is locked.
     led: Mutex<BTreeMap<TagName, ImageId>>,
     /// A token for each image that clients of the control socket read; each of them has a copy.
@@ -72,10 +79,13 @@ impl Images {
         console: Console,
     ) -> Self {
         let (places, exports) = (Mutex::new(exports.places()), tokio::sync::Mutex::new(Some(exports)));
+        let attached = node.images().into_iter().map(|image| image.id).collect();
         let first = wished(&node);
         Self {
             node,
             exports,
+            attached: Mutex::new(attached),
+            looking: Arc::default(),
             led: Mutex::default(),
             lent: Mutex::default(),
             places,
@@ -88,7 +98,7 @@ impl Images {
 
     /// Where the images can be attached.
     pub fn places(&self) -> Vec<ExportStatus> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.places).clone()
     }
 
     /// The refusal to tell if another process could not go on with all of it.
@@ -148,7 +158,7 @@ impl Images {
         if let Err(Reply::Refused { .. }) = self.may_add().await {
             return Err(format!("serial {serial} is attached at the daemon's next start: it has overlays"));
         }
-        let was_here = self.node.images().iter().any(|held| held.id == image);
+        let was_here = lock(&self.attached).contains(&image);
         let added = self.node.add_tagged(tag, image).await;
         let added = added.map_err(|error| no_image(serial, image, &error))?;
         let name = added.source.name().to_owned();
@@ -186,8 +196,11 @@ impl Images {
     pub async fn lead(&self, tag: &TagName, id: ImageId) -> Option<String> {
         let exports = self.exports.lock().await;
         let name = self.node.images().into_iter().find(|held| held.id == id)?.source.name().to_owned();
+        if !lock(&self.attached).contains(&id) {
+            return None;
+        }
         exports.as_ref()?.lead(tag.as_str(), &name);
-        let before = self.led.lock().unwrap_or_else(PoisonError::into_inner).insert(tag.clone(), id);
+        let before = lock(&self.led).insert(tag.clone(), id);
         for id in before.into_iter().chain([id]) {
             if let Some(open) = self.is_open_in(exports.as_ref()?, id) {
                 self.node.note_open(id, open);
@@ -199,7 +212,31 @@ impl Images {
     /// True if a reader of this machine has an image open, or a tag's name leads to it. `None` if
     /// it is not here, or the daemon leaves.
     pub async fn is_open(&self, id: ImageId) -> Option<bool> {
-        self.is_open_in(self.exports.lock().await.as_ref()?, id)
+        let is_read = self.is_device_open(id).await;
+        Some(self.is_open_in(self.exports.lock().await.as_ref()?, id)? || is_read)
+    }
+
+    /// True if anybody has a block device of the image open. Whoever asks holds no lock: it takes
+    /// a read of the device. If that does not come soon, the device counts as open.
+    async fn is_device_open(&self, id: ImageId) -> bool {
+        let Some(image) = self.node.images().into_iter().find(|held| held.id == id) else { return false };
+        let exports = self.exports.lock().await;
+        let devices = exports.as_ref().map(|exports| exports.devices_of(image.source.name())).unwrap_or_default();
+        drop(exports);
+        if devices.is_empty() {
+            return false;
+        }
+        let looking = Arc::clone(&self.looking);
+        let look = async {
+            let one_at_a_time = looking.lock_owned().await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let is_open = devices.iter().any(|device| vfield_export::is_open(device));
+                drop(one_at_a_time);
+                is_open
+            });
+            looked.await.unwrap_or(true)
+        };
+        tokio::time::timeout(LOOKED_WITHIN, look).await.unwrap_or(true)
     }
 
     fn is_open_in(&self, exports: &Exports, id: ImageId) -> Option<bool> {
@@ -209,22 +246,25 @@ impl Images {
 
     /// Lends an image to a client of the control socket.
     pub fn lend(&self, image: &NodeImage) -> Lent {
-        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lent = lock(&self.lent);
         lent.retain(|_, token| Arc::strong_count(token) > 1);
         let token = Arc::clone(lent.entry(image.id).or_default());
         Lent { source: Arc::clone(&image.source) as Arc<dyn BlockSource>, until: Box::new(token) }
     }
 
     fn is_in_use(&self, exports: &Exports, id: ImageId, name: &str) -> bool {
-        let is_led = self.led.lock().unwrap_or_else(PoisonError::into_inner).values().any(|led| *led == id);
+        let is_led = lock(&self.led).values().any(|led| *led == id);
         // Changes in an overlay are of no use without their image.
-        let lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let lent = lock(&self.lent);
         let is_lent = lent.get(&id).is_some_and(|token| Arc::strong_count(token) > 1);
         is_led || is_lent || !self.overlays.are_none() || !exports.users(name).is_empty()
     }
 
     /// Gives up an image that nobody needs, unless a reader has come.
     pub async fn discard(&self, id: ImageId) {
+        if self.is_device_open(id).await {
+            return self.node.note_open(id, true);
+        }
         let mut exports = self.exports.lock().await;
         let Some(exports) = &mut *exports else { return };
         let Some(image) = self.node.images().into_iter().find(|held| held.id == id) else { return };
@@ -295,21 +335,35 @@ impl Images {
         };
         let id = image.id.to_string();
         let status = self.node.status().images.into_iter().find(|status| status.id == id);
-        let mut exports = self.exports.lock().await;
-        let Some(exports) = &mut *exports else { return leaving() };
         let exported = match rollback::check(status.as_slice(), self.allow_rollback) {
-            Ok(()) => exports.add(&image.source, &self.console).await,
+            Ok(()) => self.attach(&image).await,
             refused => refused,
         };
         if let Err(failure) = exported {
             self.node.drop_image(image.id);
             return refusal(&failure);
         }
-        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
         let names: Vec<String> = image.source.names().into_iter().map(str::to_owned).collect();
         tracing::info!(target: EVENTS, event = "added", image = ?names, id, "an image was added");
         self.console.say(&format!("added {} (id {})", names.join(", "), image.id.short()));
         Reply::Added { names, id }
+    }
+
+    /// Has the exports have an image of the node.
+    async fn attach(&self, image: &NodeImage) -> Result<(), Failure> {
+        let gone = || Failure::failed("the daemon is leaving, or the image was dropped meanwhile");
+        let preparing = self.exports.lock().await.as_ref().map(|exports| exports.prepare(&image.source, &self.console));
+        let prepared = preparing.ok_or_else(gone)?.await?;
+        let mut exports = self.exports.lock().await;
+        let is_here = self.node.images().iter().any(|held| held.id == image.id);
+        let Some(exports) = exports.as_mut().filter(|_| is_here) else {
+            prepared.stop(&self.console).await;
+            return Err(gone());
+        };
+        exports.add(&image.source, prepared, &self.console).await?;
+        lock(&self.attached).insert(image.id);
+        *lock(&self.places) = exports.places();
+        Ok(())
     }
 
     /// Gives an image up.
@@ -336,7 +390,7 @@ impl Images {
             let hint = "end the daemon with `vfield leave`, and start it again without the image";
             return Reply::refused("a daemon with overlays cannot drop images", hint);
         }
-        if !force && let Err(refusal) = self.is_free(name).await {
+        if !force && let Err(refusal) = self.is_free(image).await {
             return refusal;
         }
         let mut exports = self.exports.lock().await;
@@ -348,8 +402,9 @@ impl Images {
     /// Takes an image out of the exports and the node; `why` is the word for the log.
     async fn remove(&self, exports: &mut Exports, image: &NodeImage, why: &str) {
         let name = image.source.name();
+        lock(&self.attached).remove(&image.id);
         let file = exports.remove(name, &self.console).await;
-        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = exports.places();
+        *lock(&self.places) = exports.places();
         self.node.drop_image(image.id);
         if let Some(file) = file {
             // Another image may come under this name next. A kernel that takes longer forgets it
@@ -365,10 +420,14 @@ impl Images {
     }
 
     /// Refuses what somebody uses, here or elsewhere.
-    async fn is_free(&self, name: &str) -> Result<(), Reply> {
-        let deadline = Instant::now() + LET_GO_WITHIN;
+    async fn is_free(&self, image: &NodeImage) -> Result<(), Reply> {
+        let (name, deadline) = (image.source.name(), Instant::now() + LET_GO_WITHIN);
         loop {
             let users = self.exports.lock().await.as_ref().map(|exports| exports.users(name)).ok_or_else(leaving)?;
+            let users = match users.is_empty() && self.is_device_open(image.id).await {
+                true => "its block device is open".to_owned(),
+                false => users,
+            };
             if users.is_empty() {
                 break;
             }
@@ -394,6 +453,10 @@ impl Images {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The images that somebody asked for, and not a tag.
 fn wished(node: &Node) -> BTreeSet<ImageId> {
     let unwished = node.unwished();
@@ -403,6 +466,7 @@ fn wished(node: &Node) -> BTreeSet<ImageId> {
 /// Runs to its end even if the client is gone: half of it would leave an image in the node but in
 /// no export, or the reverse.
 async fn to_its_end(work: impl Future<Output = Reply> + Send + 'static) -> Reply {
+    let work: Pin<Box<dyn Future<Output = Reply> + Send>> = Box::pin(work);
     let done = tokio::spawn(work).await;
     done.unwrap_or_else(|error| Reply::refused(format!("the daemon failed: {error}"), "see its log"))
 }

@@ -60,7 +60,7 @@ pub mod private_socket;
 pub mod ublk;
 
 #[cfg(any(feature = "nbd", feature = "ublk"))]
-pub use claim::is_claimed;
+pub use claim::{is_claimed, is_open};
 pub use file_source::FileSource;
 #[cfg(any(feature = "nbd", feature = "ublk"))]
 mod zeros;

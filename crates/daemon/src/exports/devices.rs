@@ -1,7 +1,7 @@
 //! Block devices of `--ublk` and `--device`: one for each image, by ublk or the kernel's NBD
 //! client.
 
-use super::{Export, Job, Kind, Offer, Starting, explain};
+use super::{Export, Job, Kind, Made, Offer, Starting, explain};
 use crate::estate::Estate;
 use crate::plan::Places;
 use crate::values::device::DeviceKind;
@@ -38,7 +38,7 @@ struct Devices {
 
 /// One image's device.
 #[derive(Debug)]
-enum Device {
+pub(super) enum Device {
     /// A device of ublk.
     Ublk(Box<ublk::Device>),
     /// A device of the kernel's NBD client.
@@ -83,11 +83,14 @@ impl Export for Devices {
         self.all.iter().map(Device::place).collect()
     }
 
-    fn add(&mut self, source: Arc<dyn BlockSource>) -> Job<'_, Result<(), Failure>> {
-        Box::pin(async move {
-            self.all.extend(make(self.driver, vec![source]).await?);
-            Ok(())
-        })
+    fn make(&self, source: Arc<dyn BlockSource>) -> Job<'static, Result<Made, Failure>> {
+        let driver = self.driver;
+        Box::pin(async move { make(driver, vec![source]).await.map(Made) })
+    }
+
+    fn add(&mut self, _: Arc<dyn BlockSource>, made: Made) -> Result<(), Failure> {
+        self.all.extend(made.0);
+        Ok(())
     }
 
     fn remove<'a>(&'a mut self, name: &'a str, console: &'a Console) -> Job<'a, Option<Removed>> {
@@ -209,7 +212,7 @@ impl Device {
     }
 
     /// Removes it; warns if that disconnected readers.
-    async fn stop(self, console: &Console) {
+    pub(super) async fn stop(self, console: &Console) {
         let path = self.path().display().to_string();
         let idle = match self {
             Self::Ublk(device) => match tokio::task::spawn_blocking(|| device.stop()).await {

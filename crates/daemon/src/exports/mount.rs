@@ -1,6 +1,6 @@
 //! The mount of `--mount`: each image is a file of a directory, through FUSE.
 
-use super::{Export, Job, Kind, Offer, Starting, counted, explain};
+use super::{Export, Job, Kind, Made, Offer, Starting, counted, explain};
 use crate::estate::{Estate, MOUNT};
 use crate::plan::Places;
 use rustix::io::Errno;
@@ -87,8 +87,8 @@ impl Export for Mount {
         vec![ExportStatus::of_all(ExportKind::Fuse, self.mounted.directory().display().to_string())]
     }
 
-    fn add(&mut self, source: Arc<dyn BlockSource>) -> Job<'_, Result<(), Failure>> {
-        Box::pin(ready(self.mounted.add(source).map_err(|error| explain::mount(&error))))
+    fn add(&mut self, source: Arc<dyn BlockSource>, _: Made) -> Result<(), Failure> {
+        self.mounted.add(source).map_err(|error| explain::mount(&error))
     }
 
     fn remove<'a>(&'a mut self, name: &'a str, _: &'a Console) -> Job<'a, Option<Removed>> {

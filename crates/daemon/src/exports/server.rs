@@ -1,6 +1,6 @@
 //! NBD servers: one at each place of `--nbd`.
 
-use super::{Export, Job, Kind, Offer, Starting, counted, explain};
+use super::{Export, Job, Kind, Made, Offer, Starting, counted, explain};
 use crate::estate::Estate;
 use crate::plan::Places;
 use std::future::ready;
@@ -95,10 +95,10 @@ impl Export for Servers {
         self.0.iter().map(place).collect()
     }
 
-    fn add(&mut self, source: Arc<dyn BlockSource>) -> Job<'_, Result<(), Failure>> {
+    fn add(&mut self, source: Arc<dyn BlockSource>, _: Made) -> Result<(), Failure> {
         // All servers have the same names: an image that one of them takes, all take.
         let added = self.0.iter().try_for_each(|serving| serving.add(Arc::clone(&source)));
-        Box::pin(ready(added.map_err(|error| explain::bind(&error))))
+        added.map_err(|error| explain::bind(&error))
     }
 
     fn remove<'a>(&'a mut self, name: &'a str, _: &'a Console) -> Job<'a, Option<Removed>> {

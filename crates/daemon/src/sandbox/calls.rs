@@ -151,9 +151,15 @@ const OLDER: &[c_long] = &[
 const OLDER: &[c_long] = &[libc::SYS_accept, libc::SYS_getrlimit];
 /// For a mount only: its end.
 const MOUNTING: &[c_long] = &[libc::SYS_umount2];
-/// For block devices only: a large part of the kernel, with a history; and all controls.
-const DEVICES: &[c_long] =
-    &[libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_io_uring_setup, libc::SYS_ioctl];
+/// For block devices only: a large part of the kernel, with a history; all controls; and whether
+/// pages are cached, which tells of other users.
+const DEVICES: &[c_long] = &[
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_ioctl,
+    libc::SYS_mincore,
+];
 
 /// Controls of sockets and terminals: non-blocking mode; whether it is a terminal, and how wide.
 const CONTROLS: [libc::Ioctl; 4] = [libc::FIONBIO, libc::TCGETS, TCGETS2, libc::TIOCGWINSZ];

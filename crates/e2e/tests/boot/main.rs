@@ -50,6 +50,16 @@ fn a_device_of_the_kernels_nbd_client_is_taken_over_too() {
 }
 
 #[test]
+fn each_version_of_a_tag_is_a_ublk_device() {
+    boot("follow-ublk", &format!("driver=ublk\n{}", include_str!("follow.sh")));
+}
+
+#[test]
+fn each_version_of_a_tag_is_a_device_of_the_kernels_nbd_client() {
+    boot("follow-nbd", &format!("driver=nbd\n{}", include_str!("follow.sh")));
+}
+
+#[test]
 fn what_ublk_lacks_is_said_in_one_line() {
     boot("refusals", include_str!("refusals.sh"));
 }
