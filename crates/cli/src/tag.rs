@@ -64,8 +64,11 @@ pub fn run(options: &TagOptions) -> Result<(), Failure> {
         TagAction::Rollback { tag, to, signer } => {
             let (signer, status) = (Signer::read(signer)?, client::status(control)?);
             let known = signer.must_know(&status, &tag.0)?;
-            let image = version(&known, *to)?.image;
-            tell(&signer, &next(&known, Some(image))?, control)
+            let Version { serial, image } = version(&known, *to)?;
+            tell(&signer, &next(&known, Some(image))?, control)?;
+            // Another step back would lead to what the tag has just left.
+            let undo = format!("vfield tag rollback {} --to {}", known.name, known.serial);
+            output::put(format!("that is the version of serial {serial}; to undo it: {undo}\n").as_bytes())
         }
         TagAction::Send { file, signer } => send(file, public(signer)?, control),
         TagAction::Rm { tag, signer } => {

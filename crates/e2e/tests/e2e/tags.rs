@@ -139,7 +139,9 @@ fn a_room_follows_a_tag_forward_and_back() -> Outcome {
     let received =
         |node: &Daemon| Ok::<u64, LabError>(node.status()?["traffic"]["from_peers_bytes"].as_u64().unwrap_or(0));
     let before = received(&node)?;
-    assert!(room.operator(&["tag", "rollback", "prod"])?.starts_with("tag prod: serial 3 names the image "));
+    let said = room.operator(&["tag", "rollback", "prod"])?;
+    assert!(said.starts_with("tag prod: serial 3 names the image "), "{said}");
+    assert!(said.ends_with("that is the version of serial 1; to undo it: vfield tag rollback prod --to 2"), "{said}");
     ready(&node, 3)?;
     compare_file(room.lab.host(1), &link, &v1)?;
     assert_eq!(received(&node)?, before, "going back moved bytes");
