@@ -69,7 +69,7 @@ trait Export: Debug + Send + Sync {
         Box::pin(ready(Ok(Made::default())))
     }
 
-    /// Exports one more image, with what was made for it.
+    /// Exports one more image, with the devices that were made for it.
     fn add(&mut self, source: Arc<dyn BlockSource>, made: Made) -> Result<(), Failure>;
 
     /// Removes an image; its readers get errors.
@@ -109,11 +109,11 @@ trait Export: Debug + Send + Sync {
     fn stop<'a>(self: Box<Self>, console: &'a Console) -> Job<'a, ()>;
 }
 
-/// What was made for an image that is not exported yet: block devices.
+/// The block devices of an image that is not exported yet.
 #[derive(Debug, Default)]
 struct Made(Vec<devices::Device>);
 
-/// What was made for an image by each export, in their order.
+/// The block devices that each export has made for an image, in the order of the exports.
 #[derive(Debug)]
 pub struct Prepared(Vec<Made>);
 

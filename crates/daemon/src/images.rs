@@ -216,8 +216,8 @@ impl Images {
         Some(self.is_open_in(self.exports.lock().await.as_ref()?, id)? || is_read)
     }
 
-    /// True if anybody has a block device of the image open. Whoever asks holds no lock: it takes
-    /// a read of the device. If that does not come soon, the device counts as open.
+    /// True if anybody has a block device of the image open. It takes a read of the device, so the
+    /// caller holds no lock. If that does not come soon, the device counts as open.
     async fn is_device_open(&self, id: ImageId) -> bool {
         let Some(image) = self.node.images().into_iter().find(|held| held.id == id) else { return false };
         let exports = self.exports.lock().await;

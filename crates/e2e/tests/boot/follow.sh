@@ -1,5 +1,5 @@
-# The devices of a follower, made by $driver: each version has its own, which stays what it is
-# while the tag moves, and for as long as anybody has it open.
+# The devices of a follower, made by $driver. Each version has its own. It stays what it is while
+# the tag moves, and for as long as anybody has it open.
 minisign -GWf -p operator.pub -s operator.key >/dev/null || fail "making keys"
 verified_image v1.img 24m
 cp v1.img v2.img
