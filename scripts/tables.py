@@ -373,6 +373,18 @@ def faults():
                   "of the struck node, s>", "restart, s>", "left over", "again"], cells)
 
 
+def pack():
+    told = record.data("pack")
+    cells = [[f"`{name}`", f"{row['wall_s']:.2f}", f"{row['cpu_s']:.2f}", f"{row['memory_mb']:.0f}", "`scripts/bench-pack`"]
+             for name, row in told["rows"].items()]
+    rows = table(["400 MB of files", "time, s>", "processor time, s>", "most memory, MB>", "again"], cells)
+    wall = {name: row["wall_s"] for name, row in told["rows"].items()}
+    cells = [["`vfield pack` against `mkfs.erofs`", f"{wall['vfield pack'] / wall['mkfs.erofs']:.2f}", "at most 1"],
+             ["with `--like`, against without", f"{wall['vfield pack --like'] / wall['vfield pack']:.2f}", "at most 1"]]
+    ratios = table(["ratio of times", "reached>", "wanted"], cells)
+    return f"Measured on {told['date']}: {told['machine']}, median of {told['rounds']} rounds.\n\n{rows}\n\n{ratios}"
+
+
 def boot():
     told = record.data("boot")
     cells = [[row["way"], row["machines"], f"{row['first_up_s']:.0f}", f"{row['last_up_s']:.0f}",
@@ -391,6 +403,12 @@ def boot():
               "at most 1.2"],
              ["one machine up, QEMU's NBD client and ext4, against nbdkit", f"{disk['last_up_s'] / served['last_up_s']:.2f}",
               "at most 1.05"]]
+    for machines, wanted in ((1, "at most 1.2"), (8, "at most 1.0")):
+        packed, other = (by_row.get(f"{way}:{machines}") for way in ("field-packed", "field-squashfs"))
+        if packed and other:
+            who = "one machine" if machines == 1 else f"last of {machines} machines"
+            cells.append([f"own programs, {who} up, packed against squashfs",
+                          f"{packed['last_up_s'] / other['last_up_s']:.2f}", wanted])
     ratios = table(["ratio", "reached>", "wanted"], cells)
     held = told["memory"]
     cells = [["resident, its program included", f"{held['resident_mb']:.1f}"],
@@ -445,7 +463,7 @@ def figures():
 
 PAGES = {
     "README.md": {"figures": figures},
-    "docs/benchmarks/single-node.md": {"single-node": single_node, "attach": attach, "fuse": lambda: by_hand("fuse"),
+    "docs/benchmarks/single-node.md": {"single-node": single_node, "attach": attach, "pack": pack, "fuse": lambda: by_hand("fuse"),
                                        "seal": lambda: by_hand("seal")},
     "docs/benchmarks/cycles.md": {"cycles": cycles, "cycle-kinds": cycle_kinds},
     "docs/benchmarks/storms.md": {"runs": storm_runs, "efficiency": storm_efficiency, "cost": storm_cost,
