@@ -11,11 +11,13 @@ fi
 case $way in
 field-*)
     cp /shared/vfield /tmp/vfield
-    /tmp/vfield join "$server" --listen "$address" --store "$store" --join-boost random --device "${way#field-}" \
+    kind=ublk
+    [[ $way != *nbd ]] || kind=nbd
+    /tmp/vfield join "$server" --listen "$address" --store "$store" --join-boost random --device "$kind" \
         --control /run/vfield.sock --root --quiet &
     # Nobody may be able to answer yet.
     until /tmp/vfield status --control /run/vfield.sock --wait ready --timeout 10s >/dev/null 2>&1; do sleep 0.1; done
-    device=$([[ $way == *ublk ]] && echo /dev/ublkb0 || echo /dev/nbd0)
+    device=$([[ $kind == ublk ]] && echo /dev/ublkb0 || echo /dev/nbd0)
     ;;
 nbdkit)
     nbd-client "$server" 4440 /dev/nbd0 -N '' -R >/dev/null
@@ -27,7 +29,7 @@ mkdir /tmp/root
 if [[ $way == qemu-* ]]; then
     mount -t ext4 -o ro,noload "$device" /tmp/root
 else
-    mount -t squashfs -o ro "$device" /tmp/root
+    mount -t "$([[ $way == *packed ]] && echo erofs || echo squashfs)" -o ro "$device" /tmp/root
 fi
 : >/shared/mounted
 (cd /tmp/root && xargs cat <order >/dev/null)

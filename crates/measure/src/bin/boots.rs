@@ -3,9 +3,11 @@
 //!
 //! A way is `field-ublk`, `field-nbd`, `nbdkit`, or `file`: a disk of the emulator's, without any
 //! network. With `qemu-field` and `qemu-nbdkit` that disk is an ext4 image, which the emulator's
-//! own NBD client reads: from a node on the machine's host, or from the server. A machine is up
-//! when it has read all files of its root. Prints one JSON object; `scripts/bench-boot` runs the
-//! recorded ones. Needs root.
+//! own NBD client reads: from a node on the machine's host, or from the server. With
+//! `field-squashfs` and `field-packed` the root has this machine's own programs: in a compressed
+//! squashfs, or packed. Such a root comes from the field by ublk. A machine is up when it has read
+//! all files of its root. Prints one JSON object; `scripts/bench-boot` runs the recorded ones.
+//! Needs root.
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -22,13 +24,15 @@ const UP: Duration = Duration::from_secs(3000);
 const SOON: Duration = Duration::from_secs(30);
 /// How often files are looked for in which machines say how far they are.
 const LOOK: Duration = Duration::from_millis(50);
+/// Whose files a root of own programs has.
+const OWN: [&str; 2] = ["/usr/bin", "/usr/lib/x86_64-linux-gnu"];
 /// Lengths of a root's files in KiB, in turns: some for each power of two.
 const FILES_KIB: [u64; 8] = [4, 8, 16, 32, 64, 128, 256, 1024];
 
 /// Boots machines from one image, and says how long they took.
 #[derive(Parser)]
 struct Options {
-    /// field-ublk, field-nbd, nbdkit, qemu-field, qemu-nbdkit or file
+    /// field-ublk, field-nbd, field-squashfs, field-packed, nbdkit, qemu-field, qemu-nbdkit, file
     way: String,
     /// How many machines
     machines: usize,
@@ -65,11 +69,8 @@ impl Times {
     }
 }
 
-/// A file system of random files that cannot be compressed, and in it their names in the order in
-/// which they are read.
-fn make_image(dir: &Path, size_mib: u64, is_ext4: bool) -> Result<PathBuf, LabError> {
-    let (tree, image) = (dir.join("tree"), dir.join(if is_ext4 { "root.ext4" } else { "root.squashfs" }));
-    run(Command::new("mkdir").arg(&tree))?;
+/// Random files that cannot be compressed; their names.
+fn random_tree(tree: &Path, size_mib: u64) -> Result<Vec<String>, LabError> {
     let mut names = Vec::new();
     let mut left_kib = size_mib << 10;
     for (number, kib) in (0_u64..).zip(FILES_KIB.into_iter().cycle()) {
@@ -81,20 +82,63 @@ fn make_image(dir: &Path, size_mib: u64, is_ext4: bool) -> Result<PathBuf, LabEr
         random_file(&tree.join(&names[names.len() - 1]), kib * (MIB >> 10), number)?;
         left_kib -= kib;
     }
+    Ok(names)
+}
+
+/// Files of this machine in the order of their names, as many as fit; their names here.
+fn own_tree(tree: &Path, size_mib: u64) -> Result<Vec<String>, LabError> {
+    let listed =
+        run(Command::new("find").args(OWN).args(["-xdev", "-type", "f", "-size", "-4M", "-printf", "%s %p\n"]))?;
+    let mut files: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.split_once(' ')).collect();
+    files.sort_by_key(|(_, path)| *path);
+    let (mut names, mut left) = (Vec::new(), size_mib * MIB);
+    for (bytes, path) in files {
+        let bytes = bytes.parse().unwrap_or(u64::MAX);
+        if bytes > left {
+            break;
+        }
+        left -= bytes;
+        names.push(format!("{:05}", names.len()));
+        let to = tree.join(&names[names.len() - 1]);
+        std::fs::copy(path, &to).map_err(|source| LabError::System { what: path.to_owned(), source })?;
+    }
+    Ok(names)
+}
+
+/// A file system, and in it the names of its files in the order in which they are read.
+fn make_image(dir: &Path, size_mib: u64, way: &str, program: &Vfield) -> Result<PathBuf, LabError> {
+    let tree = dir.join("tree");
+    run(Command::new("mkdir").arg(&tree))?;
+    let has_own = ["field-squashfs", "field-packed"].contains(&way);
+    let names = if has_own { own_tree(&tree, size_mib)? } else { random_tree(&tree, size_mib)? };
     // Any order that is not the image's: multiples of a number that has no divisor in common with
     // how many there are.
     let step = (names.len() / 3..).find(|step| gcd(*step, names.len()) == 1).unwrap_or(1);
     let order: String = (0..names.len()).map(|turn| format!("{}\n", names[turn * step % names.len()])).collect();
     let path = tree.join("order");
     std::fs::write(&path, order).map_err(|source| LabError::System { what: path.display().to_string(), source })?;
-    if is_ext4 {
-        // Room for its own tables, about a sixteenth.
-        let size = format!("{}M", size_mib + size_mib / 8 + 8);
-        run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).args([&tree, &image]).arg(size))?;
-    } else {
-        let plain = ["-quiet", "-no-progress", "-noI", "-noD", "-noF", "-noX"];
-        run(Command::new("mksquashfs").args([&tree, &image]).args(plain))?;
+    let image = dir.join("root");
+    let mut make = Command::new("mksquashfs");
+    make.args([&tree, &image]).args(["-quiet", "-no-progress"]);
+    match way {
+        "field-squashfs" => {
+            make.args(["-comp", "zstd"]);
+        }
+        "field-packed" => {
+            make = Command::new(program.path());
+            make.arg("pack").args([&tree, Path::new("--output"), &image]);
+        }
+        _ if way.starts_with("qemu-") => {
+            // Room for its own tables, about a sixteenth.
+            let size = format!("{}M", size_mib + size_mib / 8 + 8);
+            make = Command::new("mke2fs");
+            make.args(["-q", "-t", "ext4", "-d"]).args([&tree, &image]).arg(size);
+        }
+        _ => {
+            make.args(["-noI", "-noD", "-noF", "-noX"]);
+        }
     }
+    run(&mut make)?;
     run(Command::new("rm").arg("-r").arg(&tree))?;
     Ok(image)
 }
@@ -109,7 +153,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (program, script) = (Vfield::at(&machine.program()), std::fs::read_to_string(&options.script)?);
     let lab = Lab::namespaces(options.machines + 1, Link::mbit(options.mbit))?;
     let way = options.way.as_str();
-    let (server, image) = (lab.host(0), make_image(lab.dir(), options.size, way.starts_with("qemu-"))?);
+    let (server, image) = (lab.host(0), make_image(lab.dir(), options.size, way, &program)?);
     // Dropped, and ended, before the lab.
     let (mut nbdkit, mut origin) = (None, None);
     match way {
