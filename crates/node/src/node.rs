@@ -4,6 +4,7 @@ mod draining;
 mod following;
 mod holding;
 mod keeping;
+mod learning;
 mod limiting;
 mod publishing;
 mod report;
@@ -49,7 +50,6 @@ use vfield_core::image::ImageId;
 use vfield_core::inquiry::Purpose;
 use vfield_core::node::picture::Picture;
 use vfield_core::node::{ImageView, Input, Node as Core};
-use vfield_core::prefetch::PrefetchList;
 use vfield_core::signing::Signatures as _;
 use vfield_trust::admission::Verified;
 use vfield_trust::signature::TrustedKeys;
@@ -248,21 +248,6 @@ impl Node {
     /// not one of this node's. If told to follow, it asks others for whom they wait.
     pub async fn explain(&self, image: ImageId, offset_bytes: u64, follow: bool) -> Option<Explained> {
         explained::chunk(&self.driver, image, offset_bytes, follow).await
-    }
-
-    /// How many machines have told what they read first of an image, this one among them, and what
-    /// half of them agree on.
-    pub fn learned(&self, image: ImageId) -> (usize, PrefetchList) {
-        let me = self.driver.look(|core| core.me().node);
-        self.driver.image(image).map(|image| image.learned().agreed(me)).unwrap_or_default()
-    }
-
-    /// Takes the encoded list of an earlier process of this node, or of others, for the image that
-    /// it is about.
-    pub fn remember(&self, image: ImageId, list: Vec<u8>) {
-        if let Some(image) = self.driver.image(image).filter(|_| self.driver.learns) {
-            image.learned().remember(list);
-        }
     }
 
     /// Why readers wait at this moment, and the slowest reads of the last hour.
