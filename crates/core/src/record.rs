@@ -36,7 +36,7 @@ pub struct Record {
     /// The version; it grows with each change of the signed part.
     pub version: u64,
     /// Grows with each change of `filled` or of the node's speed, which it carries: see
-    /// [`Record::speed`]. Without a speed it begins at 0 in each version.
+    /// [`Record::link`]. Without a speed it begins at 0 in each version.
     pub progress: u64,
     /// The image, its names and its header.
     pub subject: Shared<Subject>,

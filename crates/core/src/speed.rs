@@ -133,7 +133,7 @@ pub struct OwnSpeed {
     stream: Stream,
     /// The speed that enough of them reach.
     reached: Speed,
-    /// What was measured last that differs enough, and the card's speed.
+    /// The last measurement that differed enough, and the card's speed.
     link: Link,
     bounds: LinkBounds,
 }
@@ -233,7 +233,7 @@ impl OwnSpeed {
         rates.into_iter().flatten().min()
     }
 
-    /// What is announced of the link, within the bounds.
+    /// The link as it is announced: within the bounds.
     pub fn announced(&self) -> Link {
         self.bounds.announced(self.link)
     }

@@ -17,7 +17,7 @@ use vfield_node::Node;
 
 /// The beginning of a file's name.
 const NAME: &str = "learned-";
-/// How often it is looked whether more was learned: a boot takes a minute, and one that is lost
+/// How often it is looked whether more was learned: a boot takes a minute, and a lost one
 /// comes again.
 const EVERY: Duration = Duration::from_secs(30);
 /// Most files: as many images as a daemon knows tags of, times two versions, and few megabytes.
@@ -72,7 +72,7 @@ fn forget_oldest(dir: &Path, most: usize) {
     let mut files: Vec<_> = ours.map(|entry| (age(&entry), entry.path())).collect();
     files.sort();
     for (_, path) in &files[..files.len().saturating_sub(most)] {
-        // What cannot be removed stays, and is tried again with the next file.
+        // A file that cannot be removed is tried again when the next one is written.
         let _ = fs::remove_file(path);
     }
 }

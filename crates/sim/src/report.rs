@@ -56,9 +56,9 @@ pub struct StormReport {
     /// The same of each machine, in fields of up to 1000 of them; the machine's number and its
     /// time.
     pub nodes_over_limit: Vec<(usize, f64)>,
-    /// Each reader's own time, from its own start, as a multiple of the time that the image needs on
-    /// its own machine's downlink, or on the origin's uplink if that is slower. It may be below 1
-    /// where a store has a part of the image.
+    /// Each reader's own time, from its own start, as a multiple of the time that the image needs
+    /// on its own machine's downlink, or on the origin's uplink if that is slower. It may be below
+    /// 1 where a store has a part of the image.
     pub own_link: Spread,
     /// The same of each machine, listed like [`StormReport::nodes_over_limit`].
     pub nodes_own_link: Vec<(usize, f64)>,

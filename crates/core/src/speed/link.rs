@@ -12,8 +12,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// What it carries, as far as anything is known. What was measured is rough, and a card is not
-    /// faster than it says. One of an emulated machine may be: its word is for show.
+    /// What it carries, as far as anything is known. A measurement is rough, and a card is not
+    /// faster than it says. A card of an emulated machine may be: its word is for show.
     pub const fn speed(self) -> Speed {
         match (self.measured, self.card) {
             (Speed(0), card) => card,
