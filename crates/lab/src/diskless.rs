@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// Megabits a second that the card of a machine says it carries.
+pub const CARD_MBIT: u64 = 1000;
+
 /// What `scripts/diskless` made: kernel, initramfs and roots.
 #[derive(Debug)]
 pub struct Images {
@@ -263,7 +266,8 @@ fn command(images: &Images, host: &Host, console: &Path, socket: &Path, parts: &
     command.arg("-serial").arg(format!("file:{}", console.display()));
     command.args(["-netdev", "tap,id=wire,ifname=tap0,script=no,downscript=no", "-device"]);
     let rom = if parts.uefi { ",romfile=" } else { "" };
-    command.arg(format!("virtio-net-pci,netdev=wire,bootindex=1,mac={}{rom}", mac(host)));
+    let card = format!("speed={CARD_MBIT},duplex=full");
+    command.arg(format!("virtio-net-pci,netdev=wire,bootindex=1,{card},mac={}{rom}", mac(host)));
     if parts.uefi {
         command.args(["-bios", UEFI]);
     }

@@ -343,7 +343,8 @@ pub struct NodeStatus {
     pub held_bytes: u64,
     /// Names of the images it is an origin of.
     pub origin_of: Vec<String>,
-    /// What its link carries in bytes a second, as it measured; `null` while it has not.
+    /// What its link carries in bytes a second, as it measured, or as its network card says before
+    /// that; `null` while neither is known.
     #[serde(default)]
     pub link_bytes_per_s: Option<u64>,
 }

@@ -12,10 +12,11 @@ mod room;
 mod sealed;
 
 use room::{COMMAND, Room, UP, USR_SUM};
+use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
-use vfield_lab::diskless::{Diskless, Parts, UEFI};
+use vfield_lab::diskless::{CARD_MBIT, Diskless, Parts, UEFI};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
 use vfield_lab::{LabError, wait_until};
@@ -55,6 +56,12 @@ fn boot_a_room(image: &str, driver: &str, device: &str) -> Outcome {
     // It is the room's first machine, and one of its members for all that follow.
     let mut first = room.boot(1, &name("first"), &Parts::default())?;
     assert_eq!(first.run(USR_SUM, COMMAND)?, usr, "the first machine's files");
+    // The origin alone does not show how fast it is.
+    let status: Value = serde_json::from_str(&first.run("vfield status --json", COMMAND)?)?;
+    let links: Vec<&Value> =
+        status["nodes"].as_array().into_iter().flatten().map(|node| &node["link_bytes_per_s"]).collect();
+    let said = |link: &&&Value| link.as_u64().is_some_and(|rate| rate.abs_diff(CARD_MBIT * 125_000) < 12_500_000);
+    assert_eq!(links.iter().filter(said).count(), 1, "its card's word is known: {links:?}");
     first.run("echo changed >/usr/changed && sync && grep -q changed /usr/changed", COMMAND)?;
     first.run("vfield status --wait filled --timeout 200s", COMMAND)?;
 
