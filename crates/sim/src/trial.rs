@@ -167,11 +167,9 @@ fn filling(chaos: &Chaos) -> Duration {
     let round_trip = 2.0 * (chaos.links.delay + chaos.links.jitter).as_secs_f64();
     let share = f64::from(chaos.config.join_boost + 1) / 10.0;
     let by_link = FILLS * (bytes / slowest_link(chaos) as f64 + chunks * round_trip / 2.0) / share;
-    let other_zones = match chaos.links.zone_size {
-        0 => 0,
-        size => chaos.starts.len() / size,
-    };
-    let by_uplink = FILLS * bytes * other_zones as f64 / chaos.links.zone_rate as f64;
+    // Zones are numbered in the order of their places.
+    let other_zones = chaos.links.zone(chaos.starts.len() as u32);
+    let by_uplink = FILLS * bytes * f64::from(other_zones) / chaos.links.zone_rate as f64;
     Duration::from_secs_f64(by_link + by_uplink)
 }
 

@@ -132,7 +132,6 @@ fn cards_that_promise_too_much_do_no_harm() {
     assert!(times.iter().all(|time| *time < 1.5), "{times:?}");
 }
 
-/// The same once stores are filled, each chunk in three of them: nobody takes chunks from it.
 /// A machine between slow ones sees their rate only. With this seed the one behind the slow machine
 /// took itself for slow, and was: ten times its own time.
 #[test]
@@ -145,6 +144,7 @@ fn a_machine_behind_a_slow_one_finds_out_that_it_is_fast() {
     }
 }
 
+/// A slow machine among filled stores, each chunk in three of them: nobody takes chunks from it.
 #[test]
 fn a_slow_holder_slows_no_other_down() {
     let warm = |links| storm(&["-n", "10", "--image", "32M", "--links", links, "--warm", "--store", "30%"]);
