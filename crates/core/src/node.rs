@@ -64,7 +64,7 @@ use crate::pursuit::Given;
 use crate::rubbish::Deaths;
 use crate::signing::Signatures;
 use crate::slow_reads::SlowReads;
-use crate::speed::OwnSpeed;
+use crate::speed::{OwnSpeed, Way};
 use crate::tags::Tags;
 use crate::time::Time;
 use crate::wire::Refusal;
@@ -299,7 +299,7 @@ impl Node {
             }
             Input::AskerGone(connection) => drop(self.forget_askers(connection, None)),
             Input::Arrived { request, waited, transit, zeros } => self.arrived(request, waited, transit, &zeros),
-            Input::Delivers(node, speed) => self.delivers(node, speed),
+            Input::Delivers(node, speed) => self.delivers(node, speed, Way::Out),
             Input::Here { from, image, chunks } => self.entrusted(from, image, &chunks),
             Input::Bounds(bounds) => self.bound_link(bounds),
             Input::BoundsOf(image, bounds) => self.bound_image(image, bounds),

@@ -111,6 +111,8 @@ pub struct Situation<'a> {
     pub zone: Zone,
     /// That node's place in the chain; `None` if it takes no part.
     pub place: Option<Place>,
+    /// The slowest class whose nodes pass on as much as that node takes in.
+    pub intake: Class,
     /// The fetch that needs a peer.
     pub wanted: Wanted<'a>,
     /// The stores and origins.
@@ -217,13 +219,15 @@ impl Situation<'_> {
     fn is_bypassed(&self, home: &Holding) -> bool {
         let origins = || self.origins().filter(|node| self.peers.is_usable(*node, self.now));
         home.class > Class::default()
-            && self.class() < home.class
+            && self.intake < home.class
             && origins().any(|origin| self.class_of(origin) < home.class)
     }
 
-    /// This node's own class.
-    fn class(&self) -> Class {
-        self.place.map_or(Class::default(), |place| place.class)
+    /// The place from which this node takes the chunk.
+    fn stands(&self) -> Option<Place> {
+        let place = self.place?;
+        let is_leaf = self.intake < place.class;
+        Some(if is_leaf { self.chain.leaf(self.intake, self.wanted.chunk) } else { place })
     }
 
     fn class_of(&self, node: NodeId) -> Class {
@@ -272,7 +276,7 @@ impl Situation<'_> {
     /// The peer that an origin advised, or an origin if the asker insists. Advice to ask a slower
     /// node is no help, unless the origin says so again.
     fn advised(&self) -> Option<Choice> {
-        let helps = |node: &NodeId| self.usable(*node) && (self.wanted.firm || self.class_of(*node) <= self.class());
+        let helps = |node: &NodeId| self.usable(*node) && (self.wanted.firm || self.class_of(*node) <= self.intake);
         if let Some(peer) = self.wanted.advice.filter(helps) {
             return Some(Choice::Ask(Source::holder(peer)));
         }
@@ -292,7 +296,7 @@ impl Situation<'_> {
         let mut holders: Vec<Holding> = map.homes_in_turn(self.wanted.chunk);
         holders.retain(|home| self.has(home) && self.usable(home.node));
         if !self.is_settled() {
-            let me = self.place?;
+            let me = Place { class: self.intake, ..self.place? };
             holders.sort_unstable_by_key(|home| me.behind(&home.place()));
             let mut nearest = holders.iter().filter(|home| self.peers.may_be_in_step(home.node, self.now));
             if let Some(last) = nearest.next() {

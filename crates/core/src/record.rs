@@ -109,23 +109,19 @@ impl Record {
     }
 
     /// What the node says of its link: a hint as `filled` is. It is part of the progress. The
-    /// highest bit says that there is a speed, which is in the lowest eight bits. The next bit says
-    /// that what the network card says is in the eight bits above it. The count is in between.
+    /// highest bits say what there is: a speed in the lowest eight bits, the word of the network
+    /// card in those above it, and the speed of the way out above both. The count is in between.
     /// Programs that know nothing of it compare and pass on the whole number.
     pub const fn link(&self) -> Link {
-        let [measured, card] = [Speed(self.progress as u8), Speed((self.progress >> u8::BITS) as u8)];
-        match below_count(self.progress) {
-            0 => Link { measured: Speed::UNKNOWN, card: Speed::UNKNOWN },
-            u8::BITS => Link { measured, card: Speed::UNKNOWN },
-            _ => Link { measured, card },
-        }
+        let [measured, card, out, ..] = (self.progress & !(u64::MAX << below_count(self.progress))).to_le_bytes();
+        Link { measured: Speed(measured), card: Speed(card), out: Speed(out) }
     }
 
     /// The changes of progress in this version.
     const fn count(&self) -> u64 {
         match below_count(self.progress) {
             0 => self.progress,
-            below => (self.progress & !(HAS_SPEED | HAS_CARD)) >> below,
+            below => (self.progress & !FLAGS) >> below,
         }
     }
 
@@ -136,14 +132,17 @@ impl Record {
 
     /// The progress of a record: this many changes, and what the node says of its link.
     pub const fn progress(count: u64, link: Link) -> u64 {
-        let Link { measured: Speed(measured), card: Speed(card) } = link;
-        let said = match (measured, card) {
-            (0, 0) => 0,
-            (measured, 0) => HAS_SPEED | measured as u64,
-            // Others take such a node for one of which nothing is known before it has measured.
-            (measured, card) => HAS_SPEED | HAS_CARD | (card as u64) << u8::BITS | measured as u64,
+        let Link { measured: Speed(measured), card: Speed(card), out: Speed(out) } = link;
+        // Without a measurement others take it for a node of which nothing is known.
+        let flags = match (measured, card, out) {
+            (0, 0, 0) => 0,
+            (_, 0, 0) => HAS_SPEED,
+            (_, _, 0) => HAS_SPEED | HAS_CARD,
+            (_, 0, _) => HAS_SPEED | HAS_OUT,
+            (..) => HAS_SPEED | HAS_CARD | HAS_OUT,
         };
-        let most = !(HAS_SPEED | HAS_CARD) >> below_count(said);
+        let said = flags | u64::from_le_bytes([measured, card, out, 0, 0, 0, 0, 0]);
+        let most = !FLAGS >> below_count(said);
         let count = if count < most { count } else { most };
         said | count << below_count(said)
     }
@@ -180,7 +179,12 @@ impl Record {
     pub fn after(self, last: &Self) -> Self {
         let same = |record: &Self| (record.origin, record.arc, record.leaving);
         if self.subject == last.subject && same(&self) == same(last) {
-            let progress = Self::progress(last.count().saturating_add(1), self.link());
+            let mut link = self.link();
+            // What was said is not unsaid: a smaller number would be no news.
+            if last.link().out.is_known() && !link.out.is_known() {
+                link.out = Speed(u8::MAX);
+            }
+            let progress = Self::progress(last.count().saturating_add(1), link);
             return Self { version: last.version, progress, signature: last.signature, ..self };
         }
         let version = self.version.max(last.version.saturating_add(1));
@@ -219,13 +223,17 @@ impl Record {
 const HAS_SPEED: u64 = 1 << 63;
 /// Set in a progress that carries what the node's network card says.
 const HAS_CARD: u64 = 1 << 62;
+/// Set in a progress that carries the speed of the way out.
+const HAS_OUT: u64 = 1 << 61;
+const FLAGS: u64 = HAS_SPEED | HAS_CARD | HAS_OUT;
 
 /// Bits of a progress below its count.
 const fn below_count(progress: u64) -> u32 {
-    match (progress & HAS_SPEED, progress & HAS_CARD) {
-        (0, _) => 0,
-        (_, 0) => u8::BITS,
-        (..) => 2 * u8::BITS,
+    match (progress & HAS_SPEED, progress & HAS_CARD, progress & HAS_OUT) {
+        (0, ..) => 0,
+        (_, 0, 0) => u8::BITS,
+        (_, _, 0) => 2 * u8::BITS,
+        (..) => 3 * u8::BITS,
     }
 }
 

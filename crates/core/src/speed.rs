@@ -3,7 +3,8 @@
 //! A chain is as fast as its slowest link before the end. So the order of a chain begins with the
 //! fastest nodes, and each node announces its speed. It measures that itself: a chunk is whole at
 //! its sender before its first byte leaves. So the time from the first byte to the last is the time
-//! of the links, whatever the sender waited for. The way out is taken to be as fast as the way in.
+//! of the links, whatever the sender waited for. The way out is taken to be as fast as the way in
+//! unless an operator bounds it.
 //!
 //! A slow answer may also be the fault of the other side. So a node announces a speed only once two
 //! partners were measured, in either direction, and the faster one counts.
@@ -98,7 +99,7 @@ pub const ENOUGH: usize = 2;
 /// as much.
 const SAMPLES_MAX: usize = 64;
 
-/// A measurement between this node and another, in either direction.
+/// A measurement between this node and another.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// The other node.
@@ -107,12 +108,26 @@ pub struct Sample {
     pub announced: Link,
     /// What both links together carried.
     pub speed: Speed,
+    /// The direction in which they did.
+    pub way: Way,
+}
+
+/// A direction of this node's link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Chunks came from others.
+    In,
+    /// Chunks were sent.
+    Out,
 }
 
 impl Sample {
     /// True if the partner's own link explains why it is not higher.
     const fn is_partners(&self) -> bool {
-        let most = self.announced.speed();
+        let most = match self.way {
+            Way::In => self.announced.passes_on(),
+            Way::Out => self.announced.speed(),
+        };
         most.is_known() && most.0 < self.speed.0.saturating_add(DIFFER)
     }
 
@@ -148,13 +163,13 @@ pub struct LinkBounds {
 }
 
 impl LinkBounds {
-    /// What a node with these bounds says of its speed if it measured `link`: no more than the
-    /// lower bound. A node passes on the chunks that it takes, so the slower direction is its speed
-    /// in a chain. A speed of which nothing is known stays so, since a known one never becomes
-    /// unknown again.
+    /// What a node with these bounds says of its link if it measured `link`. A speed of which
+    /// nothing is known stays so, since a known one never becomes unknown again.
     pub fn announced(self, link: Link) -> Link {
-        let bound = [self.up, self.down].into_iter().flatten().min().map(Speed::of);
-        bound.map_or(link, |bound| link.map(|speed| speed.min(bound)))
+        let [up, down] = [self.up, self.down].map(|bound| bound.map(Speed::of));
+        let link = down.map_or(link, |down| link.map(|speed| speed.min(down)));
+        let out = up.map_or(link.out, |up| if link.out.is_known() { link.out.min(up) } else { up });
+        Link { out, ..link }
     }
 }
 
@@ -174,6 +189,11 @@ impl OwnSpeed {
 
     /// Notes a sample. True if the announced speed has changed.
     pub fn measured(&mut self, sample: Sample, now: Time) -> bool {
+        // What this node may send shows in it, and nothing else.
+        let out = self.announced().out;
+        if sample.way == Way::Out && out.is_known() && !sample.speed.is_below(out) {
+            return false;
+        }
         // Nothing follows from it but that this node is not slower.
         if !sample.speed.is_known() || (sample.is_partners() && sample.speed < self.link.speed()) {
             return false;
@@ -274,7 +294,8 @@ mod tests {
             *now = *now + took * 5 / 4;
             let window = meter.came(CHUNK, Transit { took, beside: 0 }, *now);
             let Some(Shown::Rate(window)) = window else { return changed };
-            let sample = Sample { partner: NodeId(sender), announced: Link::default(), speed: window.all };
+            let sample =
+                Sample { partner: NodeId(sender), announced: Link::default(), speed: window.all, way: Way::In };
             own.measured(sample, *now) | changed
         })
     }
@@ -337,19 +358,20 @@ mod tests {
     #[test]
     fn a_bound_lowers_a_measured_speed() {
         let mut own = OwnSpeed::default();
-        assert!(!own.bound(LinkBounds { up: Some(1_250_000), down: None }));
+        assert!(own.bound(LinkBounds { up: Some(1_250_000), down: None }));
         assert_eq!(
             (own.announced().measured, own.bytes_per_s()),
             (Speed::UNKNOWN, None),
             "the link may be slower still"
         );
         own.link.measured = Speed::of(12_500_000);
-        assert_eq!(own.announced().measured, Speed::of(1_250_000));
-        assert!(!own.bound(LinkBounds { up: Some(1_250_000), down: Some(5_000_000) }), "the lower one counts");
-        assert_eq!((own.announced().measured, own.bytes_per_s()), (Speed::of(1_250_000), Some(5_000_000)));
-        assert_eq!(own.carries_in(Duration::from_secs(2)), 10_000_000);
+        let said = |own: &OwnSpeed| (own.announced().speed(), own.announced().passes_on());
+        assert_eq!(said(&own), (Speed::of(12_500_000), Speed::of(1_250_000)), "it takes in as much as before");
+        assert!(own.bound(LinkBounds { up: Some(1_250_000), down: Some(5_000_000) }));
+        assert_eq!(said(&own), (Speed::of(5_000_000), Speed::of(1_250_000)));
+        assert_eq!((own.bytes_per_s(), own.carries_in(Duration::from_secs(2))), (Some(5_000_000), 10_000_000));
         assert!(own.bound(LinkBounds { up: Some(125_000_000), down: None }));
-        assert_eq!(own.announced().measured, Speed::of(12_500_000), "no link is faster than it is");
+        assert_eq!(said(&own), (Speed::of(12_500_000), Speed::of(12_500_000)), "no link is faster than it is");
     }
 
     /// Five senders at a fifth of the link each: no window of one of them is busy.
@@ -381,7 +403,7 @@ mod tests {
             let announced = Link { measured: announced, ..Link::default() };
             now = now + LATELY / 2;
             for _ in 0..ENOUGH {
-                own.measured(Sample { partner: NodeId(partner), announced, speed: speed(mbit) }, now);
+                own.measured(Sample { partner: NodeId(partner), announced, speed: speed(mbit), way: Way::In }, now);
             }
             own.announced().measured
         };
@@ -398,10 +420,13 @@ mod tests {
         let speed = |mbit: u64| Speed::of(mbit * 125_000);
         let card = Some(125_000_000);
         let mut own = OwnSpeed::of_card(card);
-        assert_eq!(own.announced(), Link { measured: Speed::UNKNOWN, card: speed(1000) });
+        assert_eq!(own.announced(), Link { card: speed(1000), ..Link::default() });
         let mut measured = |partner, announced, mbit| {
             for _ in 0..ENOUGH {
-                own.measured(Sample { partner: NodeId(partner), announced, speed: speed(mbit) }, Time::ZERO);
+                own.measured(
+                    Sample { partner: NodeId(partner), announced, speed: speed(mbit), way: Way::In },
+                    Time::ZERO,
+                );
             }
             own.announced().measured
         };

@@ -74,6 +74,8 @@ pub struct Links {
     pub seed: u64,
     /// What the machines' network cards say.
     pub cards: Cards,
+    /// True if operators bound what machines send at what their way out carries.
+    pub limited: bool,
     /// Bytes that pass a machine's link at once after idle time, in each direction; 0: a link that
     /// has been idle is no faster.
     pub burst: u64,
@@ -104,6 +106,7 @@ impl Default for Links {
             own: weather::Links::default(),
             seed: 0,
             cards: Cards::Silent,
+            limited: false,
             burst: 0,
             delay: Duration::from_micros(150),
             jitter: Duration::from_micros(100),
@@ -145,6 +148,12 @@ impl Links {
             Cards::Same => Some(self.rate),
             Cards::Mixed => [None, Some(up.min(down)), Some(self.rate)][mix(u64::from(place) ^ self.seed) as usize % 3],
         }
+    }
+
+    /// What an operator lets the machine at a place send.
+    pub fn limit(&self, place: u32) -> Option<u64> {
+        let Rates { up, down } = self.rates(place);
+        (self.limited && up < down).then_some(up)
     }
 
     /// The zone of a place.

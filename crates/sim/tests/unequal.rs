@@ -132,6 +132,19 @@ fn cards_that_promise_too_much_do_no_harm() {
     assert!(times.iter().all(|time| *time < 1.5), "{times:?}");
 }
 
+/// Operators let half of a room send a tenth of what it takes in. In the order of what each passes
+/// on, such machines took from each other, at a tenth: eight times what all ways out allow.
+#[test]
+fn machines_that_may_send_little_still_take_in_much() {
+    let links = "100M,100M/10M@1..20/2";
+    for warm in [&[][..], &["--warm"]] {
+        let room = ["-n", "20", "--image", "64M", "--store", "6%", "--links", links, "--limited"];
+        let report = storm(&[&room, warm].concat());
+        let last = number(&report, "finish_over_bound");
+        assert!(last < 3.0, "{last} times what all ways out allow, {warm:?}");
+    }
+}
+
 /// A machine between slow ones sees their rate only. With this seed the one behind the slow machine
 /// took itself for slow, and was: ten times its own time.
 #[test]

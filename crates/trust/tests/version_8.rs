@@ -88,7 +88,7 @@ fn record(at: usize) -> Record {
     let record = Record {
         node: keys()[at].node(),
         version: 5,
-        progress: Record::progress(2, Link { measured: Speed(77), card: Speed::UNKNOWN }),
+        progress: Record::progress(2, Link { measured: Speed(77), ..Link::default() }),
         subject: subject.into(),
         origin: at == 1,
         arc: Arc { start: 300, length: 700 },

@@ -79,6 +79,7 @@ impl Node {
             me: me.node,
             zone: me.zone,
             place: self.place_of(image, me.node),
+            intake: self.intake(image),
             wanted,
             map: &image.map,
             chain: &image.chain,

@@ -16,7 +16,7 @@ use crate::doubling::Doubling;
 use crate::fetch::{ImageNumber, RequestId};
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
-use crate::speed::{ENOUGH, Speed, Transit};
+use crate::speed::{ENOUGH, Speed, Transit, Way};
 use crate::time::Time;
 use crate::wire::Priority;
 use std::collections::VecDeque;
@@ -111,9 +111,9 @@ impl Node {
         }
         let Some(image) = self.images.get(&id) else { return };
         let class = |node| self.place_of(image, node).map(|place| place.class);
-        let mine = class(self.me().node);
+        let mine = self.intake(image);
         let is_faster = |node: &&NodeId| {
-            let ahead = class(**node).is_some_and(|class| Some(class) < mine);
+            let ahead = class(**node).is_some_and(|class| class < mine);
             ahead && self.announced_link(**node).measured.is_known() && self.peers.is_usable(**node, now)
         };
         let faster: Vec<NodeId> = image.map.participants().iter().filter(is_faster).copied().collect();
@@ -158,7 +158,7 @@ impl Node {
         let Some(speed) = self.probes.answered(request, bytes, transit, self.now) else { return };
         for _ in 0..ENOUGH {
             self.out(Output::TellSpeed(peer, speed));
-            self.delivers(peer, speed);
+            self.delivers(peer, speed, Way::In);
         }
     }
 }

@@ -9,17 +9,14 @@ use crate::identity::NodeId;
 use crate::image::ImageId;
 use crate::placement::Place;
 use crate::record::{Record, RecordKey};
-use crate::speed::{Classes, Link, LinkBounds, Sample, Shown, Speed, Transit};
+use crate::speed::{Class, Classes, Link, LinkBounds, Sample, Shown, Speed, Transit, Way};
 
 impl Node {
     /// The links between this node and a peer have this speed together, as one of the two measured.
     /// A guest, which is no member, may say anything.
-    pub(super) fn delivers(&mut self, node: NodeId, speed: Speed) {
-        if self.identity_of(node).is_none() {
-            return;
-        }
-        let sample = self.sample(node, speed);
-        if self.speed.measured(sample, self.now) {
+    pub(super) fn delivers(&mut self, node: NodeId, speed: Speed, way: Way) {
+        let sample = Sample { partner: node, announced: self.announced_link(node), speed, way };
+        if self.identity_of(node).is_some() && self.speed.measured(sample, self.now) {
             self.announce_all();
         }
     }
@@ -30,7 +27,7 @@ impl Node {
         self.outputs.extend(told.map(|speed| Output::TellSpeed(peer, speed)));
         match shown {
             Some(Shown::Rate(window)) => {
-                self.delivers(peer, window.all);
+                self.delivers(peer, window.all, Way::In);
                 self.probe_faster(id);
             }
             Some(Shown::Idle) => self.probe(id, peer),
@@ -44,10 +41,6 @@ impl Node {
         if self.speed.bound(bounds) {
             self.announce_all();
         }
-    }
-
-    fn sample(&self, partner: NodeId, speed: Speed) -> Sample {
-        Sample { partner, announced: self.announced_link(partner), speed }
     }
 
     /// The classes of those who take part in an image, by what they say of their speed.
@@ -69,13 +62,19 @@ impl Node {
         Some(Place::of(identity, image.classes.class(record.map(Record::link).unwrap_or_default())))
     }
 
+    /// The slowest class whose nodes pass on as much of an image as this node takes in.
+    pub(super) fn intake(&self, image: &Image) -> Class {
+        let record = self.membership.records().get(&RecordKey { node: self.me().node, image: image.subject.image });
+        image.classes.intake(record.map(Record::link).unwrap_or_default())
+    }
+
     /// Requests elsewhere what slower nodes owe, if an origin is faster: all behind this node would
     /// wait for it.
     pub(super) fn leave_slower(&mut self) {
         for id in self.image_ids() {
             let Some(image) = self.images.get(&id) else { continue };
             let class = |node| self.place_of(image, node).map(|place| place.class);
-            let Some(mine) = class(self.me().node) else { continue };
+            let mine = self.intake(image);
             let mut origins = image.map.origins().iter().filter(|node| self.peers.is_usable(**node, self.now));
             if !origins.any(|origin| class(*origin).is_some_and(|class| class <= mine)) {
                 continue;

@@ -19,12 +19,18 @@
 //! them. (In the order of joins alone, one slow machine of ten made all those behind it as slow as
 //! itself.)
 //!
+//! A node whose way out is narrower than its way in is a leaf. Others find it among those that pass
+//! on as little. It takes in more than its neighbours there could send. So it takes each chunk from
+//! another one of the faster nodes, as if it stood behind that one: see [`Chain::leaf`].
+//!
 //! The gateways of a zone have more to send than their part of the chain. They are at the end of
 //! their class, where one of them has nothing to pass on to equals. For chunks that enter elsewhere
 //! it is another one.
 //!
 //! Between zones the order is a tree: see [`super::zones`].
 
+use super::map::turn;
+use crate::chunk::Chunk;
 use crate::identity::{Arrival, Identity, NodeId};
 use crate::speed::Class;
 
@@ -112,6 +118,16 @@ impl Chain {
         let mut ending: Vec<NodeId> = places.iter().filter(|(_, at_end, _)| *at_end).map(|(.., p)| p.node).collect();
         ending.sort_unstable();
         Self { places, ending }
+    }
+
+    /// The place of a leaf for this chunk. It takes in as much as nodes of the class `intake` pass
+    /// on. All of them take turns, and so does the chain's source.
+    pub fn leaf(&self, intake: Class, chunk: Chunk) -> Place {
+        let faster = &self.places[..self.places.partition_point(|(class, ..)| *class <= intake)];
+        let first = Place { class: Class::default(), arrival: Arrival::FIRST, node: NodeId(0) };
+        let before = turn(chunk, faster.len() + 1).checked_sub(1).and_then(|index| faster.get(index));
+        // Behind a place are those of the same join that have a higher id.
+        before.map_or(first, |(.., place)| Place { node: NodeId(u64::MAX), ..*place })
     }
 
     /// The nodes that are not in the fastest class, by id.

@@ -60,7 +60,7 @@ impl Situation<'_> {
                     && self.full().any(|home| home.node != me))
         };
         let at_source = if gateway == Some(source) { Reach::GATEWAY } else { Reach::HOLDER };
-        let upstream = self.chain.upstream(self.place?, way).filter(|(peer, _)| !shut(*peer));
+        let upstream = self.chain.upstream(self.stands()?, way).filter(|(peer, _)| !shut(*peer));
         let steps = upstream.map(|(peer, distance)| Step {
             peer,
             reach: if peer == source { at_source } else { Reach::in_zone(distance) },
@@ -71,7 +71,7 @@ impl Situation<'_> {
 
     /// The way of the chunk along the chain to this node.
     fn way(&self, entry: Option<EntryPoint>) -> Option<Way> {
-        let (chain, me) = (self.chain, self.place?);
+        let (chain, me) = (self.chain, self.stands()?);
         match entry {
             Some(EntryPoint::Here) => None,
             Some(EntryPoint::Gateway(gateway)) => Some(chain.way_from(self.place_of(gateway)?, me, self.full())),

@@ -9,10 +9,12 @@ pub struct Link {
     pub measured: Speed,
     /// What the machine's network card says. The network behind it may carry less.
     pub card: Speed,
+    /// What an operator lets its way out carry. Not known, it is taken to be as fast as the way in.
+    pub out: Speed,
 }
 
 impl Link {
-    /// What it carries, as far as anything is known. A measurement is rough, and no link is faster
+    /// What it takes in, as far as anything is known. A measurement is rough, and no link is faster
     /// than its card.
     pub const fn speed(self) -> Speed {
         match (self.measured, self.card) {
@@ -23,9 +25,19 @@ impl Link {
         }
     }
 
+    /// What it passes on: no more than it takes in.
+    pub const fn passes_on(self) -> Speed {
+        match (self.speed(), self.out) {
+            (speed, Speed(0)) => speed,
+            (Speed(0), out) => out,
+            (speed, out) if speed.0 < out.0 => speed,
+            (_, out) => out,
+        }
+    }
+
     /// The slowest speed of the class in which this link is the fastest.
     fn least_of_class(self) -> Speed {
-        let (Speed(speed), Speed(card)) = (self.speed(), self.card);
+        let (Speed(speed), Speed(card)) = (self.passes_on(), self.card);
         let is_exact = card != 0 && card - speed < DIFFER;
         let (fastest, steps) = if is_exact { (card, CLASS_STEPS_BELOW_CARD) } else { (speed, CLASS_STEPS) };
         Speed(fastest.saturating_sub(steps).max(1))
@@ -33,11 +45,11 @@ impl Link {
 
     /// The same of both.
     pub fn map(self, change: impl Fn(Speed) -> Speed) -> Self {
-        Self { measured: change(self.measured), card: change(self.card) }
+        Self { measured: change(self.measured), card: change(self.card), out: change(self.out) }
     }
 }
 
-/// Place of a node in the order of a chain, by its speed: 0 for the fastest.
+/// Place of a node in the order of a chain, by what it passes on: 0 for the fastest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(pub u8);
 
@@ -68,11 +80,11 @@ pub struct Classes {
 impl Classes {
     /// The classes of nodes with these links. Each begins with the fastest that is left.
     pub fn of(links: impl Iterator<Item = Link>) -> Self {
-        let mut links: Vec<Link> = links.filter(|link| link.speed().is_known()).collect();
-        links.sort_unstable_by_key(|link| (link.speed(), link.card));
+        let mut links: Vec<Link> = links.filter(|link| link.passes_on().is_known()).collect();
+        links.sort_unstable_by_key(|link| (link.passes_on(), link.card));
         let mut least: Vec<Speed> = Vec::new();
         for link in links.into_iter().rev() {
-            if least.last().is_none_or(|least| link.speed() < *least) {
+            if least.last().is_none_or(|least| link.passes_on() < *least) {
                 least.push(link.least_of_class());
             }
         }
@@ -81,7 +93,16 @@ impl Classes {
 
     /// The class of a node with this link.
     pub fn class(&self, link: Link) -> Class {
-        let speed = link.speed();
+        self.of_speed(link.passes_on())
+    }
+
+    /// The slowest class from which a node with this link can take as much as it takes in. It is
+    /// the node's own one unless its way out is narrower than its way in.
+    pub fn intake(&self, link: Link) -> Class {
+        self.of_speed(link.speed())
+    }
+
+    fn of_speed(&self, speed: Speed) -> Class {
         if !speed.is_known() {
             return Class::default();
         }
@@ -99,11 +120,11 @@ mod tests {
     }
 
     fn measured(mbit: u64) -> Link {
-        Link { measured: speed(mbit), card: Speed::UNKNOWN }
+        Link { measured: speed(mbit), ..Link::default() }
     }
 
     fn card(mbit: u64) -> Link {
-        Link { measured: Speed::UNKNOWN, card: speed(mbit) }
+        Link { card: speed(mbit), ..Link::default() }
     }
 
     fn class_of(links: &[Link]) -> Vec<u8> {
@@ -139,5 +160,18 @@ mod tests {
         assert_eq!(class_of(&[measured(100), measured(40)]), [0, 0]);
         assert_eq!(class_of(&[card(100), measured(40)]), [0, 1]);
         assert_eq!(class_of(&[Link { measured: speed(94), ..card(100) }, measured(40), measured(60)]), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_narrow_way_out_counts_for_others_and_not_for_the_node_itself() {
+        let narrow = Link { out: speed(10), ..measured(100) };
+        let links = [measured(100), narrow, measured(10)];
+        assert_eq!(class_of(&links), [0, 1, 1]);
+        let classes = Classes::of(links.into_iter());
+        assert_eq!(links.map(|link| classes.intake(link).0), [0, 0, 1]);
+        // Before anything is measured, only what an operator bounds is known.
+        let bound = Link { out: speed(10), ..Link::default() };
+        assert_eq!((classes.class(bound), classes.intake(bound)), (Class(1), Class(0)));
+        assert_eq!(Link { out: Speed(u8::MAX), ..measured(100) }.passes_on(), speed(100));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::room::{ORIGIN, Room, SIZE};
 use super::{holder, origin, park};
+use std::collections::BTreeMap;
 use vfield_core::chunk::Chunk;
 use vfield_core::identity::NodeId;
 use vfield_core::plan::{Choice, Source};
@@ -25,6 +26,31 @@ fn fast_nodes_come_first_whenever_they_came() {
     let of = |me| Room::of(10, me).with_slow(&[1, 4]);
     let asks = [2, 3, 5, 10, 1, 4].map(|me| of(me).asks().0);
     assert_eq!(asks, [ORIGIN, 2, 3, 9, 10, 1]);
+}
+
+/// No node takes from a leaf. A leaf takes from each faster one, and from the origin, in turn.
+#[test]
+fn leaves_take_turns_at_the_others() {
+    let leaves = [2, 5, 6, 9];
+    let of = |me| Room::of(10, me).with_leaves(&leaves);
+    assert_eq!([1, 3, 4, 7, 8, 10].map(|me| of(me).asks().0), [ORIGIN, 1, 3, 4, 7, 8]);
+    let mut asked = BTreeMap::<u64, u32>::new();
+    for (leaf, chunk) in leaves.iter().flat_map(|leaf| (0..SIZE).map(move |chunk| (*leaf, chunk))) {
+        let mut room = of(leaf);
+        room.wanted.chunk = Chunk(chunk);
+        *asked.entry(room.asks().0).or_default() += 1;
+    }
+    assert_eq!(asked.keys().copied().collect::<Vec<_>>(), [1, 3, 4, 7, 8, 10, ORIGIN]);
+    assert!(asked.values().all(|times| (4..=12).contains(times)), "{asked:?}");
+}
+
+/// What a slow node has is no help to a leaf, which has a faster way.
+#[test]
+fn a_leaf_passes_slow_holders_by() {
+    let mut room = Room::of(10, 5).with_slow(&[2, 5]).with_stores(&[2], SIZE);
+    room.wanted.reach = Reach(Reach::GATEWAY.0 - 1);
+    assert_eq!(room.choice(), holder(2), "a slow node has none");
+    assert_eq!(room.with_leaves(&[5]).choice(), origin(ORIGIN));
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub struct Room {
     pub zones: Vec<(&'static str, u64, Stock)>,
     /// Classes of nodes that are not in the fastest.
     pub slow: BTreeMap<u64, u8>,
+    /// Those of them that take in as much as the fastest pass on.
+    pub leaves: Vec<u64>,
     /// Nodes that cannot be asked.
     pub gone: Vec<u64>,
     /// Nodes that say that they leave.
@@ -83,6 +85,7 @@ impl Room {
             gateways: Vec::new(),
             zones: Vec::new(),
             slow: BTreeMap::new(),
+            leaves: Vec::new(),
             gone: Vec::new(),
             leaving: Vec::new(),
             peers: Peers::new(true),
@@ -125,6 +128,11 @@ impl Room {
             self.holdings.iter_mut().filter(|known| known.node.0 == *node).for_each(|known| known.class = Class(1));
         }
         self
+    }
+
+    /// These nodes pass on less than others, and take in as much.
+    pub fn with_leaves(self, nodes: &[u64]) -> Self {
+        Self { leaves: nodes.to_vec(), ..self.with_slow(nodes) }
     }
 
     /// The window of a peer is full, and its last byte came so many milliseconds ago.
@@ -178,6 +186,11 @@ impl Room {
             me: NodeId(self.me),
             zone: zone(self.zone),
             place: self.place(NodeId(self.me)),
+            intake: Class(if self.leaves.contains(&self.me) {
+                0
+            } else {
+                self.slow.get(&self.me).copied().unwrap_or_default()
+            }),
             wanted: self.wanted,
             map: &map,
             chain: &chain,

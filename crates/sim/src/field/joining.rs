@@ -16,6 +16,7 @@ use vfield_core::node::{ImageConfig, Input, Node};
 use vfield_core::placement::map::mix;
 use vfield_core::signing::Simulated;
 use vfield_core::snapshot::Known;
+use vfield_core::speed::LinkBounds;
 use vfield_core::wire::{self, Kind};
 
 /// What a machine does once it has joined.
@@ -197,7 +198,10 @@ impl Field {
         let identity = machine::identity(machine, place, named, self.now(), self.dice.roll());
         let keys = Arc::new(Simulated(identity.node));
         let config = Config { card_bytes_per_s: self.links.card(place), ..self.config.clone() };
-        let node = Node::new(identity, keys, config, self.dice.roll(), self.now());
+        let mut node = Node::new(identity, keys, config, self.dice.roll(), self.now());
+        if let Some(up) = self.links.limit(place) {
+            node.handle(self.now(), Input::Bounds(LinkBounds { up: Some(up), down: None }));
+        }
         while self.zones.len() <= zone as usize {
             let rate = self.links.zone_rate;
             self.zones.push(Zone { up: Pipe::new(rate, 0), down: Pipe::new(rate, 0), payload_came: 0 });

@@ -44,6 +44,10 @@ pub struct Room {
     /// What the machines' network cards say
     #[arg(long, value_enum, default_value_t)]
     pub cards: Cards,
+    /// Operators bound what machines send at what their way out carries, if that is less than the
+    /// way in
+    #[arg(long)]
+    pub limited: bool,
     /// Bytes that pass a machine's link at once after idle time, in each direction, as in a token
     /// bucket; the laboratory's links have 64K
     #[arg(long, default_value = "0", value_parser = units::bytes_or_none, value_name = "SIZE")]
@@ -146,6 +150,7 @@ impl Room {
             own: self.links.clone().unwrap_or_default(),
             seed: self.seed,
             cards: self.cards,
+            limited: self.limited,
             burst: self.burst,
             delay: self.delay,
             jitter: self.delay / 2,
