@@ -30,6 +30,8 @@ pub struct Fill {
     pending: BTreeSet<u64>,
     /// Smoothed time a chunk takes, for pacing.
     service: Duration,
+    /// When the last answer came that counts for it.
+    counted: Time,
     not_before: Time,
 }
 
@@ -56,6 +58,7 @@ impl Fill {
             looked: filled.count,
             pending: BTreeSet::new(),
             service: Duration::ZERO,
+            counted: Time::ZERO,
             not_before: start,
         }
     }
@@ -127,11 +130,17 @@ impl Fill {
         self.settle();
     }
 
-    /// Sets the pace after an answer that took `took`, with `parallel` requests under way. At boost
-    /// 9 there is no pause; at boost 0 the fill pauses for nine tenths of the time.
-    pub fn pace(&mut self, took: Duration, parallel: u32, boost: u8, now: Time) {
-        let took = took.min(TOOK_MAX);
-        self.service = if self.service.is_zero() { took } else { (self.service * 7 + took) / 8 };
+    /// Sets the pace after the answer to a request that was sent at `sent`, with `parallel` requests
+    /// under way. At boost 9 there is no pause; at boost 0 the fill pauses for nine tenths of the
+    /// time.
+    pub fn pace(&mut self, sent: Time, parallel: u32, boost: u8, now: Time) {
+        // Requests that were under way together are late together: one of them counts.
+        if sent >= self.counted {
+            // From zero on, so that all pauses together are in proportion, that of a first answer
+            // that is late as well.
+            self.service = (self.service * 7 + (now - sent).min(TOOK_MAX)) / 8;
+            self.counted = now;
+        }
         if boost < 9 {
             let each = self.service / parallel.max(1);
             self.not_before = now + each * u32::from(9 - boost) / u32::from(boost + 1);

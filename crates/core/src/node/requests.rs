@@ -301,7 +301,7 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         if entry.priority == Priority::Fill {
             let parallel = (window / 2 / entry.bytes.max(1)).clamp(1, 64) as u32;
-            image.fill.pace(now - entry.sent, parallel.min(image.fill.pending() as u32), boost, now);
+            image.fill.pace(entry.sent, parallel.min(image.fill.pending() as u32), boost, now);
             if is_surprised {
                 image.fill.rest(FILL_PAUSES_BESIDE_SURPRISES, now);
             }
