@@ -27,6 +27,7 @@ use vfield_core::identity::Zone;
 use vfield_core::wire::SIGNERS_MAX;
 use vfield_daemon::admission::AdmissionFiles;
 use vfield_daemon::key_files::KeyFiles;
+use vfield_daemon::link_memory;
 use vfield_daemon::members;
 use vfield_daemon::plan::user::User;
 use vfield_daemon::plan::{HttpPlan, Places, Plan};
@@ -279,7 +280,9 @@ fn node(
     };
     // Without a route there is no network yet, and nothing to know of its card.
     let ip = own_ip(listen, &bootstrap, advertise).or_else(|_| network::local_towards(ELSEWHERE));
-    let card_bytes_per_s = ip.ok().and_then(network::card::bytes_per_s);
+    let ip = ip.ok();
+    let card_bytes_per_s = ip.and_then(network::card::bytes_per_s);
+    let measured_bytes_per_s = advertise.map(|addr| addr.ip()).or(ip).and_then(link_memory::remembered);
     Ok(NodeConfig {
         listen,
         any_port,
@@ -308,6 +311,7 @@ fn node(
         disk: None,
         keeper: None,
         card_bytes_per_s,
+        measured_bytes_per_s,
         limits: Rates::default(),
         image_limits: Vec::new(),
         hash_threads: cores().into(),

@@ -202,7 +202,7 @@ impl Node {
             member_at: None,
             mapped: 0,
             peers: Peers::new(config.round_robin),
-            speed: OwnSpeed::of_card(config.card_bytes_per_s),
+            speed: OwnSpeed::known(config.card_bytes_per_s, config.measured_bytes_per_s),
             probes: probing::Probes::default(),
             window_bytes: config.window_bytes,
             config,

@@ -52,11 +52,11 @@ impl Speed {
         let ratio = u128::from((bytes_per_s / Self::LEAST).max(1));
         let octaves = ratio.ilog2();
         // Rounding is left to the finer part: the eighth power of the rest doubles with each step.
-        let mut rest = ((u128::from(bytes_per_s.max(Self::LEAST)) << 20) / u128::from(Self::LEAST)) >> octaves;
+        let mut rest = ((u128::from(bytes_per_s.max(Self::LEAST)) << FRACTION) / u128::from(Self::LEAST)) >> octaves;
         let mut steps = octaves;
         for _ in 0..Self::OCTAVE.ilog2() {
-            rest = (rest * rest) >> 20;
-            let doubled = rest >= 2 << 20;
+            rest = (rest * rest) >> FRACTION;
+            let doubled = rest >= 2 << FRACTION;
             steps = steps * 2 + u32::from(doubled);
             rest >>= u32::from(doubled);
         }
@@ -77,10 +77,14 @@ impl Speed {
     pub fn bytes_per_s(self) -> Option<u64> {
         let steps = u32::from(self.0.checked_sub(1)?);
         let part = u128::from(Self::PART_OF_OCTAVE[(steps % Self::OCTAVE) as usize]);
-        let whole = ((part * u128::from(Self::LEAST)) << (steps / Self::OCTAVE)) >> 56;
-        u64::try_from(whole).ok()
+        let exact = (part * u128::from(Self::LEAST)) << (steps / Self::OCTAVE);
+        // Rounded up: below, it would be of the step before.
+        u64::try_from(exact.div_ceil(1 << 56)).ok()
     }
 }
+
+/// Bits of a fraction of a speed: the square of a number below 4 fits into 128 bits.
+const FRACTION: u32 = 62;
 
 /// Steps between two speeds that certainly differ: twice. Where several senders share a link, a
 /// measurement is half as much again at times, and each change of an order costs a moment.
@@ -148,8 +152,11 @@ pub struct OwnSpeed {
     stream: Stream,
     /// The speed that enough of them reach.
     reached: Speed,
-    /// The last measurement that differed enough, and the card's speed.
+    /// The last measurement that differed enough, and the card's word. In place of that stands what
+    /// an earlier process measured, until more is measured.
     link: Link,
+    /// What the card says itself.
+    card: Speed,
     bounds: LinkBounds,
 }
 
@@ -174,10 +181,15 @@ impl LinkBounds {
 }
 
 impl OwnSpeed {
-    /// Of a machine whose network card says that it carries so many bytes a second.
-    pub fn of_card(bytes_per_s: Option<u64>) -> Self {
-        let card = bytes_per_s.map(Speed::of).unwrap_or_default();
-        Self { link: Link { card, ..Link::default() }, ..Self::default() }
+    /// Of a machine whose network card says that it carries so many bytes a second, and of which an
+    /// earlier process has measured so many. Until this one has measured, the lower one counts, as
+    /// what a card says: nothing follows from it for partners.
+    pub fn known(card: Option<u64>, before: Option<u64>) -> Self {
+        let [card, before] = [card, before].map(|bytes_per_s| bytes_per_s.map(Speed::of));
+        let first = [card, before].into_iter().flatten().min().unwrap_or_default();
+        // What was said is not unsaid, since a smaller number is no news.
+        let card = card.or(before.map(|_| Speed(u8::MAX))).unwrap_or_default();
+        Self { link: Link { card: first, ..Link::default() }, card, ..Self::default() }
     }
 
     /// Sets the bounds of the link. True if the announced speed has changed.
@@ -219,7 +231,7 @@ impl OwnSpeed {
         let differs = !measured.is_known() || self.reached.0.abs_diff(measured.0) >= DIFFER;
         let changes = differs && self.reached.is_known() && tells;
         if changes {
-            self.link.measured = self.reached.max(self.stream.least());
+            self.has_measured(self.reached.max(self.stream.least()));
         }
         changes
     }
@@ -230,9 +242,19 @@ impl OwnSpeed {
         let Some(least) = self.stream.came(bytes, now) else { return false };
         let rises = self.link.speed().is_below(least);
         if rises {
-            (self.link.measured, self.reached) = (least, self.reached.max(least));
+            self.has_measured(least);
+            self.reached = self.reached.max(least);
         }
         rises
+    }
+
+    /// What an earlier process measured bounds this one as a card does, until twice as much is
+    /// measured: no burst is so fast.
+    fn has_measured(&mut self, speed: Speed) {
+        self.link.measured = speed;
+        if self.link.card.is_below(speed) {
+            self.link.card = self.card;
+        }
     }
 
     /// The speed that [`ENOUGH`] samples reach; unknown before there are so many.
@@ -256,6 +278,11 @@ impl OwnSpeed {
     /// The link as it is announced: within the bounds.
     pub fn announced(&self) -> Link {
         self.bounds.announced(self.link)
+    }
+
+    /// What this process has measured.
+    pub const fn last(&self) -> Speed {
+        self.link.measured
     }
 
     /// True if the link was measured.
@@ -283,7 +310,9 @@ mod tests {
         }
         for step in 1..=u8::MAX {
             let exact = Speed::LEAST as f64 * 2f64.powf(f64::from(step - 1) / 8.0);
-            assert_eq!(Speed(step).bytes_per_s(), Some(exact as u64), "{step}");
+            let rate = Speed(step).bytes_per_s().unwrap();
+            assert!((0.0..1.01).contains(&(rate as f64 - exact)) || rate as f64 / exact < 1.000_001, "{step}: {rate}");
+            assert_eq!(Speed::of(rate), Speed(step), "a speed that is kept stays the same");
         }
     }
 
@@ -419,7 +448,7 @@ mod tests {
     fn a_card_is_announced_until_something_is_measured() {
         let speed = |mbit: u64| Speed::of(mbit * 125_000);
         let card = Some(125_000_000);
-        let mut own = OwnSpeed::of_card(card);
+        let mut own = OwnSpeed::known(card, None);
         assert_eq!(own.announced(), Link { card: speed(1000), ..Link::default() });
         let mut measured = |partner, announced, mbit| {
             for _ in 0..ENOUGH {
@@ -437,5 +466,34 @@ mod tests {
         // A card tells of its cable only: the network behind it may be slow.
         assert_eq!(measured(3, card(1000), 94), Speed::UNKNOWN);
         assert_eq!(measured(4, card(1000), 94), speed(94));
+    }
+
+    /// What an earlier process measured stands for the card until this one has measured, and bounds
+    /// what it measures, as bursts do not last. Twice as much is no burst.
+    #[test]
+    fn what_was_measured_before_counts_as_a_card() {
+        let speed = |mbit: u64| Speed::of(mbit * 125_000);
+        let bytes = |mbit: u64| Some(mbit * 125_000);
+        assert_eq!(OwnSpeed::known(bytes(1000), bytes(94)).announced(), Link { card: speed(94), ..Link::default() });
+        assert_eq!(OwnSpeed::known(bytes(10), bytes(94)).announced().speed(), speed(10), "the cable is bad today");
+        for (card, most) in [(None, 940), (bytes(100), 100)] {
+            let mut own = OwnSpeed::known(card, bytes(20));
+            assert_eq!((own.announced().speed(), own.is_measured()), (speed(20), false));
+            let mut measured = |mbit, at: u64| {
+                let sample = |partner| Sample {
+                    partner: NodeId(partner),
+                    announced: Link::default(),
+                    speed: speed(mbit),
+                    way: Way::In,
+                };
+                let now = Time::ZERO + LATELY * at as u32;
+                [1, 2, 1, 2].iter().for_each(|partner| _ = own.measured(sample(*partner), now));
+                own.announced()
+            };
+            assert_eq!(measured(30, 1).speed(), speed(20));
+            let fast = measured(940, 3);
+            assert_eq!(fast.speed(), speed(most));
+            assert!(fast.card.is_known(), "what was said is not unsaid");
+        }
     }
 }

@@ -21,6 +21,7 @@ pub mod key_files;
 mod learned;
 mod leaving;
 pub mod limits;
+pub mod link_memory;
 pub mod members;
 mod overlays;
 pub mod plan;
@@ -221,6 +222,7 @@ async fn live(
             }
             if tags::has_place() {
                 followers.spawn(learned::keep(Arc::clone(&node)));
+                followers.spawn(link_memory::keep(Arc::clone(&node)));
             }
             let limiting = tokio::spawn(limits.keep(Arc::clone(&node)));
             let remembering = plan.members.map(|path| tokio::spawn(members::remember(path, Arc::clone(&node))));

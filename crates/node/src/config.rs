@@ -97,6 +97,8 @@ pub struct NodeConfig {
     pub keeper: Option<Arc<dyn Keeper>>,
     /// Bytes a second that its network card says its link carries; `None` if that is not known.
     pub card_bytes_per_s: Option<u64>,
+    /// Bytes a second that an earlier process of it measured; `None` if that is not known.
+    pub measured_bytes_per_s: Option<u64>,
     /// Switches for measurements.
     pub tuning: Tuning,
 }

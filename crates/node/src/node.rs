@@ -468,6 +468,7 @@ fn core_config(config: &NodeConfig) -> Config {
         parallel: config.tuning.parallel,
         read_ahead: config.tuning.read_ahead,
         card_bytes_per_s: config.card_bytes_per_s,
+        measured_bytes_per_s: config.measured_bytes_per_s,
         ..Config::default()
     }
 }

@@ -74,6 +74,8 @@ pub struct Links {
     pub seed: u64,
     /// What the machines' network cards say.
     pub cards: Cards,
+    /// What the machines remember that their links carry.
+    pub remembered: Cards,
     /// True if operators bound what machines send at what their way out carries.
     pub limited: bool,
     /// Bytes that pass a machine's link at once after idle time, in each direction; 0: a link that
@@ -106,6 +108,7 @@ impl Default for Links {
             own: weather::Links::default(),
             seed: 0,
             cards: Cards::Silent,
+            remembered: Cards::Silent,
             limited: false,
             burst: 0,
             delay: Duration::from_micros(150),
@@ -142,11 +145,21 @@ impl Links {
     /// What the network card of a place says that its link carries.
     pub fn card(&self, place: u32) -> Option<u64> {
         let Rates { up, down } = self.rates(place);
-        match self.cards {
+        self.said(self.cards, up.min(down), place)
+    }
+
+    /// What an earlier process at a place measured.
+    pub fn measured(&self, place: u32) -> Option<u64> {
+        // In a mixed room it is not the same machines whose cards are wrong.
+        self.said(self.remembered, self.rates(place).down, !place)
+    }
+
+    fn said(&self, by: Cards, carries: u64, place: u32) -> Option<u64> {
+        match by {
             Cards::Silent => None,
-            Cards::True => Some(up.min(down)),
+            Cards::True => Some(carries),
             Cards::Same => Some(self.rate),
-            Cards::Mixed => [None, Some(up.min(down)), Some(self.rate)][mix(u64::from(place) ^ self.seed) as usize % 3],
+            Cards::Mixed => [None, Some(carries), Some(self.rate)][mix(u64::from(place) ^ self.seed) as usize % 3],
         }
     }
 

@@ -124,6 +124,28 @@ fn cards_tell_of_bad_cables_before_anything_is_measured() {
     }
 }
 
+/// The same room without cards on the next morning: each machine remembers what it measured.
+#[test]
+fn machines_remember_what_they_measured() {
+    let links = "100M,20M@1..20/2";
+    let report = storm(&[
+        "-n",
+        "20",
+        "--image",
+        "64M",
+        "--store",
+        "6%",
+        "--links",
+        links,
+        "--remembered",
+        "true",
+        "--seed",
+        "3",
+    ]);
+    let times: Vec<f64> = (1..=20).map(|machine| own_link(&report, machine)).collect();
+    assert!(times.iter().all(|time| *time < 1.5), "{times:?}");
+}
+
 /// A card knows its own cable only. Where the network behind it is slow, its word does no harm.
 #[test]
 fn cards_that_promise_too_much_do_no_harm() {

@@ -35,6 +35,11 @@ impl Node {
         }
     }
 
+    /// Bytes a second that this node has measured; `None` before it has.
+    pub fn measured_bytes_per_s(&self) -> Option<u64> {
+        self.speed.last().bytes_per_s()
+    }
+
     /// Takes note of what this node's link may carry. Fewer bytes are then requested at once, and
     /// others take the node for one with such a link.
     pub(super) fn bound_link(&mut self, bounds: LinkBounds) {

@@ -24,6 +24,7 @@ mod learned;
 mod leaving;
 mod liars;
 mod limits;
+mod link_memory;
 mod local;
 mod loss;
 mod moves;

@@ -1,6 +1,8 @@
-//! What machines read first of a node's images, for its shell.
+//! What a node has learned that outlives it: what machines read first of its images, and what its
+//! link carries.
 
 use super::Node;
+use std::net::IpAddr;
 use vfield_core::image::ImageId;
 use vfield_core::prefetch::PrefetchList;
 
@@ -10,6 +12,12 @@ impl Node {
     pub fn learned(&self, image: ImageId) -> (usize, PrefetchList) {
         let me = self.driver.look(|core| core.me().node);
         self.driver.image(image).map(|image| image.learned().agreed(me)).unwrap_or_default()
+    }
+
+    /// The node's address in the field, and the bytes a second that its link carries, as this process
+    /// measured it.
+    pub fn measured_link(&self) -> Option<(IpAddr, u64)> {
+        self.driver.look(|core| core.measured_bytes_per_s().map(|bytes_per_s| (core.me().addr.ip(), bytes_per_s)))
     }
 
     /// Takes the encoded list of an earlier process of this node, or of others, for the image that

@@ -197,7 +197,8 @@ impl Field {
         let named = named.flatten().unwrap_or_default();
         let identity = machine::identity(machine, place, named, self.now(), self.dice.roll());
         let keys = Arc::new(Simulated(identity.node));
-        let config = Config { card_bytes_per_s: self.links.card(place), ..self.config.clone() };
+        let (card_bytes_per_s, measured_bytes_per_s) = (self.links.card(place), self.links.measured(place));
+        let config = Config { card_bytes_per_s, measured_bytes_per_s, ..self.config.clone() };
         let mut node = Node::new(identity, keys, config, self.dice.roll(), self.now());
         if let Some(up) = self.links.limit(place) {
             node.handle(self.now(), Input::Bounds(LinkBounds { up: Some(up), down: None }));

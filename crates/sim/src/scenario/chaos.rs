@@ -121,6 +121,8 @@ impl Chaos {
         chaos.groups = short_reads(&mut Dice::new(seed ^ 0x0051_1CE5));
         chaos.links.cards =
             Dice::new(seed ^ 0x00CA_2D5E).one_of(&[Cards::Silent, Cards::True, Cards::Same, Cards::Mixed]);
+        chaos.links.remembered =
+            Dice::new(seed ^ 0x0004_E4E4).one_of(&[Cards::Silent, Cards::True, Cards::Same, Cards::Mixed]);
         chaos.links.limited = Dice::new(seed ^ 0x0011_417E).one_of(&[false, true]);
         chaos.links.own = unequal(&mut Dice::new(seed ^ 0x0DD_11E5), chaos.starts.len(), chaos.links.rate);
         chaos
@@ -173,7 +175,7 @@ impl Chaos {
     pub fn in_words(&self) -> Drawn {
         let Self { links, config, .. } = self;
         let field = format!(
-            "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, own links {:?} of cards {:?}{}, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, \
+            "{} nodes in zones of {}, {} chunks of {}, stores {:?}, {} bytes/s, own links {:?} of cards {:?}, remembered {:?}{}, uplinks {}, {:?} + {:?}, {:?}, window {}, transient {}, \
              read-ahead {}, boost {}, \
              {} reads of {:?} at a time, groups of each {:?}, starts {:?}{}",
             self.starts.len(),
@@ -184,6 +186,7 @@ impl Chaos {
             links.rate,
             links.own.to_string(),
             links.cards,
+            links.remembered,
             if links.limited { ", known bounds" } else { "" },
             links.zone_rate,
             links.delay,

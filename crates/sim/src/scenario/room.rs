@@ -44,6 +44,9 @@ pub struct Room {
     /// What the machines' network cards say
     #[arg(long, value_enum, default_value_t)]
     pub cards: Cards,
+    /// What the machines remember of their links from an earlier run
+    #[arg(long, value_enum, default_value_t)]
+    pub remembered: Cards,
     /// Operators bound what machines send at what their way out carries, if that is less than the
     /// way in
     #[arg(long)]
@@ -150,6 +153,7 @@ impl Room {
             own: self.links.clone().unwrap_or_default(),
             seed: self.seed,
             cards: self.cards,
+            remembered: self.remembered,
             limited: self.limited,
             burst: self.burst,
             delay: self.delay,
