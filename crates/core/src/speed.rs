@@ -222,7 +222,9 @@ impl OwnSpeed {
         // A partner that is slower, and whose link others use too, does not show how slow this node
         // is; nor does one that saw it fast.
         let falls = self.reached.is_below(self.link.speed());
-        let is_own = sample.is_own() && !sample.announced.speed().is_below(self.link.speed());
+        // One partner alone does not outweigh what the card says, or an earlier process has measured.
+        let is_doubtful = falls && !self.link.measured.is_known();
+        let is_own = sample.is_own() && !is_doubtful && !sample.announced.speed().is_below(self.link.speed());
         let saw_it = |&(_, at, speed): &(NodeId, Time, Speed)| {
             now - at < PARTNERS_FOR && (!falls || speed.is_below(self.link.speed()))
         };
@@ -466,6 +468,25 @@ mod tests {
         // A card tells of its cable only: the network behind it may be slow.
         assert_eq!(measured(3, card(1000), 94), Speed::UNKNOWN);
         assert_eq!(measured(4, card(1000), 94), speed(94));
+    }
+
+    /// A sender that serves many at once seems slow. What is known of the own link is not given up
+    /// for one.
+    #[test]
+    fn one_partner_does_not_outweigh_a_card() {
+        let speed = |mbit: u64| Speed::of(mbit * 125_000);
+        let fast = Link { measured: speed(1000), ..Link::default() };
+        let after = |card: Option<u64>, partners: &[u64]| {
+            let mut own = OwnSpeed::known(card, None);
+            for partner in partners.iter().flat_map(|partner| [*partner; ENOUGH]) {
+                let sample = Sample { partner: NodeId(partner), announced: fast, speed: speed(94), way: Way::In };
+                own.measured(sample, Time::ZERO);
+            }
+            own.announced().measured
+        };
+        let card = Some(125_000_000);
+        assert_eq!((after(card, &[1, 1]), after(card, &[1, 2])), (Speed::UNKNOWN, speed(94)));
+        assert_eq!(after(None, &[1]), speed(94), "where nothing is known, it counts");
     }
 
     /// What an earlier process measured stands for the card until this one has measured, and bounds
