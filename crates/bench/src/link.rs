@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use vfield_machine::network;
+use vfield_node::route::local_towards;
 
 /// Devices lie on each other at most so deep: a VLAN on a bridge on a bond on a card.
 const DEPTH_MAX: usize = 4;
@@ -39,7 +39,7 @@ impl Link {
 /// The device through which packets to `peer` go.
 fn device(peer: IpAddr) -> Option<String> {
     // The kernel's tables of routes in /proc do not have this machine's own addresses.
-    let local = network::local_towards(SocketAddr::new(peer, 9)).ok()?;
+    let local = local_towards(SocketAddr::new(peer, 9)).ok()?;
     if peer.is_loopback() || local == peer {
         return Some("lo".to_owned());
     }

@@ -1,12 +1,12 @@
-//! Which of this machine's addresses other machines see. Sends nothing: a UDP socket that is
-//! connected tells which address the kernel would use.
+//! Which of this machine's addresses other machines see. Sends nothing.
 
 pub mod card;
 pub mod subnet;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vfield_console::failure::{Failure, plain};
 use vfield_node::config::DEFAULT_PORT;
+use vfield_node::route::local_towards;
 
 /// The local address towards the first of `members` to which there is a route, and those of
 /// `members` that are of its kind.
@@ -24,14 +24,6 @@ pub fn facing(members: &[SocketAddr]) -> Result<(SocketAddr, Vec<SocketAddr>), F
     let names = members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     Err(Failure::failed(format!("no way to {names}: {why}"))
         .hint("check the address, and that this machine's network is up"))
-}
-
-/// The address of this machine from which packets to `addr` would go; sends none.
-pub fn local_towards(addr: SocketAddr) -> std::io::Result<IpAddr> {
-    let any: IpAddr = if addr.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0))?;
-    socket.connect(addr)?;
-    socket.local_addr().map(|addr| addr.ip())
 }
 
 /// True if a socket bound to `listen` can speak to `addr`: a socket bound to all IPv6 addresses

@@ -5,7 +5,7 @@ use crate::greet::GreetError;
 use crate::interview::Guest;
 use crate::twins;
 use crate::whereabouts;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use vfield_core::node::Input;
 use vfield_core::wire::{self, Kind, WireError};
@@ -37,12 +37,4 @@ pub async fn call(driver: Arc<Driver>, addr: SocketAddr) {
         }
         tracing::debug!(%addr, %error, "call failed");
     }
-}
-
-/// The address of this machine that leads to `peer`; no packet is sent to find out.
-pub fn local_towards(peer: SocketAddr) -> Option<IpAddr> {
-    let any: SocketAddr = if peer.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect(peer).ok()?;
-    Some(socket.local_addr().ok()?.ip())
 }

@@ -44,6 +44,7 @@ pub mod proofs;
 mod pursued;
 pub mod reader;
 mod reading;
+pub mod route;
 pub mod server;
 mod slices;
 pub mod sockets;

@@ -14,7 +14,6 @@ pub use following::{NotFollowed, no_image, version_name};
 pub use start_error::StartError;
 
 use crate::admissions::{Admissions, not_admitted};
-use crate::bootstrap;
 use crate::config::{ELSEWHERE, ImageSelector, NodeConfig};
 use crate::delays::Delays;
 use crate::disk::Disk;
@@ -28,6 +27,7 @@ use crate::keeper::KeptStores;
 use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Known, Search};
+use crate::route;
 use crate::server;
 use crate::sockets;
 use crate::status::{Sole, Status};
@@ -457,7 +457,7 @@ fn advertised(config: &NodeConfig, listening: SocketAddr) -> SocketAddr {
         return listening;
     }
     let towards = config.bootstrap.first().copied().unwrap_or(ELSEWHERE);
-    let ip = bootstrap::local_towards(towards).filter(|ip| !ip.is_unspecified());
+    let ip = route::local_towards(towards).ok().filter(|ip| !ip.is_unspecified());
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), listening.port())
 }
 
