@@ -10,7 +10,7 @@ use crate::interview::{self, Guest, Manner};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -42,6 +42,8 @@ pub struct Learned {
     began: Notify,
     /// The lists of others.
     heard: Mutex<BTreeMap<NodeId, PrefetchList>>,
+    /// Chunks that came with the lists of others.
+    gained: AtomicU64,
     leading: AtomicBool,
     prefetcher: Mutex<Option<Prefetcher>>,
 }
@@ -56,6 +58,7 @@ impl Learned {
             recorder: Mutex::new(Recorder::new(chunks, geometry.chunk_bytes())),
             began: Notify::new(),
             heard: Mutex::default(),
+            gained: AtomicU64::new(0),
             leading: AtomicBool::new(false),
             prefetcher: Mutex::default(),
         }
@@ -102,6 +105,7 @@ impl Learned {
             // A list grows while its machine starts. Nobody displaces those of other machines.
             let known = heard.get(&node).map(PrefetchList::len);
             if list.len() > known.unwrap_or(0) && (known.is_some() || heard.len() < LISTS_MAX) {
+                self.gained.fetch_add(list.len() - known.unwrap_or(0), Ordering::Relaxed);
                 heard.insert(node, list);
                 news = true;
             }
@@ -132,6 +136,11 @@ impl Learned {
         let heard = lock(&self.heard);
         let others = heard.iter().filter(|(node, _)| **node != me).map(|(node, list)| (*node, list.clone()));
         std::iter::once((me, own)).filter(|(_, own)| !own.is_empty()).chain(others).take(LISTS_MAX).collect()
+    }
+
+    /// A number that rises whenever [`Self::agreed`] may have changed, and costs no merge.
+    pub fn extent(&self) -> u64 {
+        self.gained.load(Ordering::Relaxed) + lock(&self.recorder).worth()
     }
 
     /// How many machines have told what they read first, this one among them, and what half of them
@@ -258,10 +267,13 @@ mod tests {
         for node in 1..20 {
             hearer.hear(told_of(&teller, node));
         }
+        let extent = hearer.extent();
         assert!(!hearer.hear(told_of(&teller, 1)), "it has heard that");
+        assert_eq!(hearer.extent(), extent);
         read(&teller, 9..10);
         assert!(!hearer.hear(told_of(&teller, 19)), "there is no room for it");
         assert!(hearer.hear(told_of(&teller, 1)), "a machine goes on");
+        assert_eq!(hearer.extent(), extent + 1);
         let heard = lock(&hearer.heard);
         assert_eq!(heard.values().map(PrefetchList::len).collect::<Vec<_>>(), [2, 1, 1, 1, 1, 1, 1, 1]);
     }

@@ -28,6 +28,8 @@ pub struct Recorder {
     order: Vec<u64>,
     /// How much of each was read.
     bytes: BTreeMap<u64, u64>,
+    /// How many of them are worth a fetch.
+    worth: u64,
     /// When the first and the last read were noted.
     noted: Option<(Time, Time)>,
     over: bool,
@@ -36,7 +38,15 @@ pub struct Recorder {
 impl Recorder {
     /// For an image of `chunks` data chunks of `chunk_bytes`, the last of which may be shorter.
     pub const fn new(chunks: u64, chunk_bytes: u64) -> Self {
-        Self { chunks, chunk_bytes, order: Vec::new(), bytes: BTreeMap::new(), noted: None, over: chunks == 0 }
+        Self {
+            chunks,
+            chunk_bytes,
+            order: Vec::new(),
+            bytes: BTreeMap::new(),
+            worth: 0,
+            noted: None,
+            over: chunks == 0,
+        }
     }
 
     /// True before the first read.
@@ -56,16 +66,17 @@ impl Recorder {
         for chunk in chunks {
             let all = chunk * self.chunk_bytes..(chunk + 1) * self.chunk_bytes;
             let bytes = read.end.min(all.end) - read.start.max(all.start);
-            if let Some(before) = self.bytes.get_mut(&chunk) {
-                *before += bytes;
-                continue;
-            }
-            if self.order.len() as u64 >= longest(self.chunks) {
+            let known = self.bytes.get(&chunk).copied();
+            if known.is_none() && self.order.len() as u64 >= longest(self.chunks) {
                 self.over = true;
                 return;
             }
-            self.bytes.insert(chunk, bytes);
-            self.order.push(chunk);
+            if known.is_none() {
+                self.order.push(chunk);
+            }
+            let (before, now) = (known.unwrap_or(0), known.unwrap_or(0) + bytes);
+            self.worth += u64::from(!self.is_worth(before) && self.is_worth(now));
+            self.bytes.insert(chunk, now);
         }
     }
 
@@ -75,10 +86,20 @@ impl Recorder {
         self.over || (self.order.len() >= START_MIN && (now - last > QUIET || now - first > WITHIN))
     }
 
+    /// True if a chunk is worth a fetch of which so many bytes are read.
+    const fn is_worth(&self, bytes: u64) -> bool {
+        bytes * PART_MIN >= self.chunk_bytes
+    }
+
+    /// How many chunks are worth a fetch, so far: it rises whenever the list does.
+    pub const fn worth(&self) -> u64 {
+        self.worth
+    }
+
     /// The chunks that are worth a fetch, so far.
     pub fn list(&self) -> PrefetchList {
         let mut list = PrefetchList::default();
-        for chunk in self.order.iter().filter(|chunk| self.bytes[chunk] * PART_MIN >= self.chunk_bytes) {
+        for chunk in self.order.iter().filter(|chunk| self.is_worth(self.bytes[chunk])) {
             if list.runs().len() == RUNS_MAX {
                 break;
             }

@@ -20,6 +20,11 @@ impl Node {
         self.driver.look(|core| core.measured_bytes_per_s().map(|bytes_per_s| (core.me().addr.ip(), bytes_per_s)))
     }
 
+    /// A number that rises whenever [`Self::learned`] may have changed; it costs less.
+    pub fn learned_extent(&self, image: ImageId) -> u64 {
+        self.driver.image(image).map_or(0, |image| image.learned().extent())
+    }
+
     /// Takes the encoded list of an earlier process of this node, or of others, for the image that
     /// it is about.
     pub fn remember(&self, image: ImageId, list: Vec<u8>) {
