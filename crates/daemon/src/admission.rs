@@ -4,7 +4,7 @@
 //! machine's place for lasting state, one for each signer. So a machine that starts again does not
 //! go back to an older list. A machine without a disk of its own starts with its file.
 
-use crate::rollback;
+use crate::lasting;
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ impl AdmissionFiles {
     pub fn start(&self) -> Result<(Option<Verified>, Vec<String>), Failure> {
         let read = self.read()?;
         let (kept, warnings) =
-            self.signers.as_ref().map(|signers| kept(&rollback::usual_dir(), signers)).unwrap_or_default();
+            self.signers.as_ref().map(|signers| kept(&lasting::usual_dir(), signers)).unwrap_or_default();
         Ok((read.into_iter().chain(kept).max_by_key(|list| list.version), warnings))
     }
 }
@@ -98,10 +98,10 @@ pub async fn keep(node: Arc<Node>) {
     while lists.changed().await.is_ok() {
         let list = lists.borrow_and_update().clone();
         let Some(list) = list else { continue };
-        if let Err(error) = write(&rollback::usual_dir(), &list) {
+        if let Err(error) = write(&lasting::usual_dir(), &list) {
             tracing::warn!(
                 "the admission list cannot be kept in {}: {}",
-                rollback::usual_dir().display(),
+                lasting::usual_dir().display(),
                 plain(&error)
             );
         }
@@ -116,7 +116,7 @@ fn write(dir: &Path, list: &Verified) -> std::io::Result<()> {
     if read_text(&dir.join(&name)).is_ok_and(|before| before.as_ref() == Some(&text)) {
         return Ok(());
     }
-    rollback::replace(dir, &name, text.as_bytes())
+    lasting::replace(dir, &name, text.as_bytes())
 }
 
 /// The name of the file with the last list of a signer.
@@ -173,7 +173,7 @@ mod tests {
         let AdmissionFiles { signers, .. } = files(dir.path().join("list"));
         let signers = signers.unwrap();
         assert_eq!(kept(dir.path(), &signers), (None, Vec::new()));
-        rollback::replace(dir.path(), &name(signers.digests()[0]), b"{").unwrap();
+        lasting::replace(dir.path(), &name(signers.digests()[0]), b"{").unwrap();
         let (list, warnings) = kept(dir.path(), &signers);
         assert!(list.is_none() && warnings[0].contains("damaged"), "{warnings:?}");
     }

@@ -4,7 +4,7 @@
 //! A small file for each image in the place for lasting state of a service manager. It is a hint,
 //! as what members say is, so a damaged file is none.
 
-use crate::rollback;
+use crate::lasting;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ const FILES_MAX: usize = 128;
 /// Gives the node what an earlier process of it has learned, and keeps what it learns, while it is
 /// polled.
 pub async fn keep(node: Arc<Node>) {
-    let (dir, mut kept, mut has_warned) = (rollback::usual_dir(), BTreeMap::new(), false);
+    let (dir, mut kept, mut has_warned) = (lasting::usual_dir(), BTreeMap::new(), false);
     loop {
         let images = node.images();
         kept.retain(|id, _| images.iter().any(|image| image.id == *id));
@@ -35,10 +35,13 @@ pub async fn keep(node: Arc<Node>) {
             if is_new && let Some(list) = read(&dir, &id) {
                 node.remember(id, list);
             }
-            let (machines, list) = node.learned(id);
-            let now = (machines, list.len());
+            let now = node.learned_extent(id);
             let before = kept.insert(id, now);
-            if is_new || before == Some(now) || list.is_empty() {
+            if is_new || before == Some(now) {
+                continue;
+            }
+            let (_, list) = node.learned(id);
+            if list.is_empty() {
                 continue;
             }
             if let Err(error) = write(&dir, &id, &list.encode())
@@ -58,7 +61,7 @@ fn read(dir: &Path, id: &ImageId) -> Option<Vec<u8>> {
 }
 
 fn write(dir: &Path, id: &ImageId, list: &[u8]) -> std::io::Result<()> {
-    rollback::replace(dir, &format!("{NAME}{id}"), list)?;
+    lasting::replace(dir, &format!("{NAME}{id}"), list)?;
     forget_oldest(dir, FILES_MAX);
     Ok(())
 }

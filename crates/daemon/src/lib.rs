@@ -18,6 +18,7 @@ mod handover;
 mod images;
 pub mod keeper;
 pub mod key_files;
+mod lasting;
 mod learned;
 mod leaving;
 pub mod limits;
@@ -220,7 +221,7 @@ async fn live(
             if tags::are_kept(&follow) {
                 followers.spawn(tags::keep(Arc::clone(&node), follow));
             }
-            if tags::has_place() {
+            if lasting::has_place() {
                 followers.spawn(learned::keep(Arc::clone(&node)));
                 followers.spawn(link_memory::keep(Arc::clone(&node)));
             }

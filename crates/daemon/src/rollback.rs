@@ -4,11 +4,11 @@
 //! A small file of this machine, replaced as a whole. A machine without a disk of its own remembers
 //! nothing across a start, and is protected only while it runs.
 
-use rustix::process::geteuid;
+use crate::lasting::{replace, usual_dir};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use vfield_console::failure::{Failure, plain};
 use vfield_node::status::{ImageStatus, SignatureStatus};
 
@@ -32,14 +32,6 @@ type Entries = BTreeMap<String, Entry>;
 /// others.
 pub fn check(images: &[ImageStatus], allowed: bool) -> Result<(), Failure> {
     check_in(&usual_dir(), images, allowed)
-}
-
-/// The directory of the file, made if it was not there; whether that went well is found out with
-/// the file.
-pub fn make_dir() -> PathBuf {
-    let dir = usual_dir();
-    let _ = std::fs::create_dir_all(&dir);
-    dir
 }
 
 fn check_in<'a>(dir: &Path, images: &'a [ImageStatus], allowed: bool) -> Result<(), Failure> {
@@ -87,35 +79,8 @@ fn write(dir: &Path, entries: &Entries) -> std::io::Result<()> {
     replace(dir, FILE, &serde_json::to_vec_pretty(entries)?)
 }
 
-/// Replaces a file of lasting state as a whole.
-pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
-    std::fs::create_dir_all(dir)?;
-    // Of this process alone: two daemons may start at once.
-    let new = dir.join(format!("{name}.{}", std::process::id()));
-    let mut file = std::fs::File::create(&new)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    let replaced = written.and_then(|()| std::fs::rename(&new, dir.join(name)));
-    replaced.inspect_err(|_| {
-        let _ = std::fs::remove_file(&new);
-    })
-}
-
 fn refuse(path: &Path, why: &str) -> Failure {
     Failure::failed(format!("signatures seen before, {}: {why}", path.display()))
-}
-
-/// Where the service manager says (systemd.exec(5)), or the machine's or the user's place for
-/// lasting state.
-pub fn usual_dir() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(dir) = set("STATE_DIRECTORY") {
-        return dir;
-    }
-    let home = || set("HOME").map(|home| home.join(".local/state"));
-    match set("XDG_STATE_HOME").or_else(|| if geteuid().is_root() { None } else { home() }) {
-        Some(dir) => dir.join("vfield"),
-        None => PathBuf::from("/var/lib/vfield"),
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! of a machine may share the place. Each tag is verified again when it is read. A machine without
 //! a disk of its own learns its tags from other members.
 
-use crate::rollback;
+use crate::lasting::{self, has_place};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,15 +32,9 @@ pub fn are_kept(follow: &[TagName]) -> bool {
     !follow.is_empty() || has_place()
 }
 
-/// True if a service manager has a place for lasting state. Without one, a daemon that serves
-/// leaves no traces.
-pub fn has_place() -> bool {
-    std::env::var_os("STATE_DIRECTORY").is_some_and(|place| !place.is_empty())
-}
-
 /// The tags of an earlier process, as far as they are `wanted`; warnings about files that are none.
 pub fn read(follow: &[TagName]) -> (Vec<SignedTag>, Vec<String>) {
-    read_in(&rollback::usual_dir(), |name| has_place() || follow.contains(name))
+    read_in(&lasting::usual_dir(), |name| has_place() || follow.contains(name))
 }
 
 fn read_in(dir: &Path, wanted: impl Fn(&TagName) -> bool) -> (Vec<SignedTag>, Vec<String>) {
@@ -63,7 +57,7 @@ fn read_in(dir: &Path, wanted: impl Fn(&TagName) -> bool) -> (Vec<SignedTag>, Ve
 /// Keeps each tag that is learned, while it is polled. A tag that cannot be kept is told once, and
 /// tried again: a full disk may have room later.
 pub async fn keep(node: Arc<Node>, follow: Vec<TagName>) {
-    let (mut tagged, dir, mut said) = (node.tagged(), rollback::usual_dir(), BTreeSet::new());
+    let (mut tagged, dir, mut said) = (node.tagged(), lasting::usual_dir(), BTreeSet::new());
     loop {
         let mut failed = BTreeSet::new();
         let all = node.tags().into_iter();
@@ -93,13 +87,13 @@ fn write(dir: &Path, known: &Known) -> std::io::Result<()> {
     if before.is_some_and(|before| before == *tag || before.serial > tag.serial) {
         return Ok(());
     }
-    rollback::replace(dir, &name, &serde_json::to_vec(signed)?)
+    lasting::replace(dir, &name, &serde_json::to_vec(signed)?)
 }
 
 /// The version to which a tag led in an earlier process. Damage counts as none: the tag begins
 /// anew.
 pub fn followed(tag: &TagName) -> Option<Version> {
-    followed_in(&rollback::usual_dir(), tag)
+    followed_in(&lasting::usual_dir(), tag)
 }
 
 fn followed_in(dir: &Path, tag: &TagName) -> Option<Version> {
@@ -110,14 +104,14 @@ fn followed_in(dir: &Path, tag: &TagName) -> Option<Version> {
 
 /// Keeps to which version a tag leads, for the next process.
 pub fn keep_followed(tag: &TagName, version: Version) -> std::io::Result<()> {
-    keep_followed_in(&rollback::usual_dir(), tag, version)
+    keep_followed_in(&lasting::usual_dir(), tag, version)
 }
 
 fn keep_followed_in(dir: &Path, tag: &TagName, version: Version) -> std::io::Result<()> {
     if followed_in(dir, tag) == Some(version) {
         return Ok(());
     }
-    rollback::replace(dir, &followed_name(tag), format!("{} {}\n", version.serial, version.image).as_bytes())
+    lasting::replace(dir, &followed_name(tag), format!("{} {}\n", version.serial, version.image).as_bytes())
 }
 
 fn followed_name(tag: &TagName) -> String {

@@ -5,8 +5,8 @@
 
 use super::Missing;
 use crate::admission;
+use crate::lasting;
 use crate::plan::Plan;
-use crate::rollback;
 use crate::tags;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
@@ -90,7 +90,7 @@ impl Reach {
         }
         let keeps_tags = tags::are_kept(&plan.node.follow);
         if plan.node.trusted.is_some() || plan.admission.signers.is_some() || keeps_tags {
-            add(&rollback::make_dir(), write);
+            add(&lasting::make_dir(), write);
         }
         if let Some(members) = &plan.members {
             add(parent(members), write);
