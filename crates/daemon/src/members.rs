@@ -29,17 +29,24 @@ pub fn read(path: &Path) -> Vec<SocketAddr> {
 
 /// Keeps the addresses of live members in `path` while it is polled.
 pub async fn remember(path: PathBuf, node: Arc<Node>) {
-    let mut known = BTreeSet::new();
+    let (mut known, mut said) = (BTreeSet::new(), String::new());
     loop {
         let alive: BTreeSet<String> =
             node.status().nodes.into_iter().filter(|node| node.state == "alive").map(|node| node.addr).collect();
         // A node that has lost all others needs the addresses of before.
         if alive != known && !alive.is_empty() {
             let lines: String = alive.iter().take(MEMBERS_MAX).map(|addr| format!("{addr}\n")).collect();
-            if let Err(error) = replace(&path, lines.as_bytes()) {
-                tracing::warn!("members cannot be kept in {}: {}", path.display(), plain(&error));
+            match replace(&path, lines.as_bytes()) {
+                Ok(()) => (known, said) = (alive, String::new()),
+                // A full disk may have room later: it is tried again, and told once.
+                Err(error) => {
+                    let why = plain(&error);
+                    if said != why {
+                        tracing::warn!("members cannot be kept in {}: {why}", path.display());
+                    }
+                    said = why;
+                }
             }
-            known = alive;
         }
         tokio::time::sleep(EVERY).await;
     }
@@ -49,8 +56,11 @@ pub async fn remember(path: PathBuf, node: Arc<Node>) {
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    std::fs::File::create(&new)?.write_all(bytes)?;
-    std::fs::rename(&new, path)
+    let written = std::fs::File::create(&new).and_then(|mut file| file.write_all(bytes));
+    let replaced = written.and_then(|()| std::fs::rename(&new, path));
+    replaced.inspect_err(|_| {
+        let _ = std::fs::remove_file(&new);
+    })
 }
 
 #[cfg(test)]
