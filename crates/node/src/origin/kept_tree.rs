@@ -30,6 +30,9 @@ const SUFFIX: &str = ".vfh";
 /// Most trees in a cache directory; the oldest go first. A daemon serves a few images, and each of
 /// them has a few versions.
 const CACHED_MAX: usize = 64;
+/// A file server's clock may be a little ahead of this machine's.
+const TICK: Duration = Duration::from_secs(2);
+
 /// The rules for a file's tree.
 #[derive(Debug, Clone, Default)]
 pub struct Keeping {
@@ -184,6 +187,9 @@ impl KeptTree {
         let Some(place) = self.place.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         let sure = |stamp: &Stamp| origin.file.stamp() == Some(*stamp) && is_older(stamp, self.settled);
         let Some(stamp) = origin.stamp.filter(sure) else {
+            if let Some(ahead) = origin.stamp.as_ref().and_then(|stamp| ahead_of(stamp, now())) {
+                return Err(in_the_future(origin.path(), ahead));
+            }
             tracing::info!("{}: changed a moment ago, so its hashes are not kept", origin.path().display());
             return Ok(());
         };
@@ -232,6 +238,14 @@ pub fn write(origin: &Origin, to: &mut impl io::Write) -> io::Result<()> {
 fn not_kept(path: &Path, place: &Path, error: &io::Error) -> String {
     let (path, place) = (path.display(), place.display());
     format!("the hashes of {path} are not kept, so the next start hashes it again: {place}: {error}")
+}
+
+fn in_the_future(path: &Path, ahead: Duration) -> String {
+    let (path, hours) = (path.display(), ahead.as_secs().div_ceil(3600));
+    format!(
+        "the hashes of {path} are not kept, so the next start hashes it again: its last change is {hours} hours ahead \
+         of this machine's clock"
+    )
 }
 
 fn beside(path: &Path) -> PathBuf {
@@ -310,9 +324,22 @@ fn open_tree(place: &Path) -> Result<(File, bool), Errno> {
 
 /// True if the file changed last before that age.
 fn is_older(stamp: &Stamp, age: Duration) -> bool {
-    let ns = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    ns(now).saturating_sub(stamp.status_changed_ns) >= ns(age)
+    nanos(now()).saturating_sub(stamp.status_changed_ns) >= nanos(age)
+}
+
+/// How far ahead of `now` the file's last change is, if it is: this machine's clock was set back.
+fn ahead_of(stamp: &Stamp, now: Duration) -> Option<Duration> {
+    let ahead = stamp.status_changed_ns.saturating_sub(nanos(now));
+    u64::try_from(ahead).ok().map(Duration::from_nanos).filter(|ahead| *ahead > TICK)
+}
+
+/// Since 1970, by this machine's clock.
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+fn nanos(duration: Duration) -> i128 {
+    i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX)
 }
 
 /// Makes a directory where nobody else can put a tree, and leaves room in it for one more.
@@ -337,5 +364,27 @@ fn leave_room(dir: &Path) {
         if let Err(error) = std::fs::remove_file(path) {
             tracing::warn!(%error, path = %path.display(), "removing an old tree");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_ahead_of_the_clock_is_told_in_hours() {
+        let at = |seconds: u64| Stamp {
+            device: 1,
+            inode: 2,
+            modified_ns: 0,
+            status_changed_ns: nanos(Duration::from_secs(seconds)),
+        };
+        let now = Duration::from_secs(1_700_000_000);
+        for (seconds, ahead) in [(0, None), (1_700_000_000, None), (1_700_000_001, None), (1_700_086_400, Some(86_400))]
+        {
+            assert_eq!(ahead_of(&at(seconds), now), ahead.map(Duration::from_secs), "{seconds}");
+        }
+        let said = in_the_future(Path::new("/srv/x.img"), Duration::from_secs(86_400));
+        assert!(said.ends_with("its last change is 24 hours ahead of this machine's clock"), "{said}");
     }
 }
