@@ -3,9 +3,12 @@
 
 use crate::args::SignerOptions;
 use crate::signature;
-use std::io::{ErrorKind, Write as _};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 use vfield_console::failure::{Failure, plain};
 use vfield_console::output;
 use vfield_control::client::Client;
@@ -15,7 +18,6 @@ use vfield_core::hex::hex;
 use vfield_core::signing::PublicKey;
 use vfield_daemon::admission::{beside, read_text};
 use vfield_trust::NodeKey;
-use vfield_trust::signature::{read_short, timestamp_of};
 
 /// Runs `vfield key allow`.
 pub fn allow(list: &Path, key: &str, name: &str, signer: &SignerOptions) -> Result<(), Failure> {
@@ -89,12 +91,7 @@ fn parse(list: &Path, text: &str) -> Result<Vec<Line>, Failure> {
 fn edit(list: &Path, line: &Line, signer: &SignerOptions) -> Result<(), Failure> {
     let text = admission::add(read(list)?.as_deref(), line).map_err(|why| refused(list, &why.to_string()))?;
     let secret = signer.secret_key.as_deref().map(signature::secret).transpose()?;
-    let signed = secret.map(|key| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // Later than the last one, whatever the clock says.
-        let last = read_short(&beside(list)).ok().flatten().and_then(|last| timestamp_of(&last)).unwrap_or_default();
-        signature::of(&key, &text, list, now.max(last.saturating_add(1)))
-    });
+    let signed = secret.map(|key| signature::of(&key, &text, list, signature::later_than(&beside(list))));
     let signed = signed.transpose()?;
     replace(list, &text)?;
     if let Some(signed) = &signed {
@@ -121,18 +118,55 @@ fn edit(list: &Path, line: &Line, signer: &SignerOptions) -> Result<(), Failure>
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    let written = std::fs::File::create(&new).and_then(|mut file| {
+    let written = File::create(&new).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         if !path.exists() {
             return std::fs::rename(&new, path);
         }
-        std::fs::copy(&new, path)?;
+        overwrite(path, text.as_bytes())?;
         std::fs::remove_file(&new)
     });
-    written.map_err(|error| refused(path, &plain(&error)))
+    written.map_err(|error| {
+        // The old content stands, and the command can be given again.
+        drop(std::fs::remove_file(&new));
+        refused(path, &plain(&error))
+    })
+}
+
+/// Room is taken before a byte changes: on a full disk the old content stays.
+fn overwrite(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes.len().max(1) as u64) {
+        // Some file systems cannot take room before.
+        Ok(()) | Err(Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+    }
+    file.write_all_at(bytes, 0)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_all()
 }
 
 fn refused(list: &Path, why: &str) -> Failure {
     Failure::failed(format!("admission list {}: {why}", list.display())).hint("check the list and its directory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_replaced_in_place_by_a_longer_and_by_a_shorter_one() {
+        use std::os::unix::fs::MetadataExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        replace(&path, "one\n").unwrap();
+        let inode = std::fs::metadata(&path).unwrap().ino();
+        for text in ["one\ntwo\nthree\n", "two\n", ""] {
+            replace(&path, text).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(std::fs::metadata(&path).unwrap().ino(), inode, "a sandbox has lost it");
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 }

@@ -6,17 +6,18 @@ use crate::{publish, source_file};
 use ct_codecs::{Base64, Decoder};
 use minisign::{PublicKey, SecretKey, SecretKeyBox};
 use std::ffi::OsString;
-use std::io::{Cursor, ErrorKind, IsTerminal};
+use std::io::{Cursor, ErrorKind, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use vfield_console::failure::{Failure, plain};
 use vfield_console::log::{Console, Style};
+use vfield_console::new_file::NewFile;
 use vfield_console::volume::Volume;
 use vfield_console::{log, output};
 use vfield_core::statement::Statement;
 use vfield_core::wire::Proof;
 use vfield_daemon::values::image::ImageName;
-use vfield_trust::signature::{BadTrust, read_short};
+use vfield_trust::signature::{BadTrust, read_short, timestamp_of};
 use zeroize::Zeroizing;
 
 /// Behind the name of an image's file: the statement about it, and that statement's signature.
@@ -31,8 +32,8 @@ const NO_PASSWORD: [u8; 2] = [0, 0];
 /// Runs `vfield sign`.
 pub fn sign(options: &SignOptions, volume: Volume) -> Result<(), Failure> {
     let SignOptions { file, secret_key, statement: only_statement, name, chunk_size } = options;
-    let chunk_size = source_file::chunk_size(*chunk_size)?;
     source_file::check(file)?;
+    let chunk_size = chunk_size.of_image(file);
     // A password that is wrong is found out before a large file is hashed.
     let key = match secret_key {
         Some(path) => Some(secret(path)?),
@@ -52,10 +53,18 @@ pub fn sign(options: &SignOptions, volume: Volume) -> Result<(), Failure> {
     let at = beside_it(file, STATEMENT);
     write(&at, &statement)?;
     if let Some(key) = key {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        write(&beside_it(file, SIGNATURE), &of(&key, &statement, &at, now)?)?;
+        let signature = beside_it(file, SIGNATURE);
+        write(&signature, &of(&key, &statement, &at, later_than(&signature))?)?;
     }
     output::put(statement.as_bytes())
+}
+
+/// Seconds since 1970, and later than the signature that lies at `path`, whatever the clock says: of
+/// two signed images, readers refuse the earlier one.
+pub fn later_than(path: &Path) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let last = read_short(path).ok().flatten().and_then(|last| timestamp_of(&last)).unwrap_or_default();
+    now.max(last.saturating_add(1))
 }
 
 /// A signature of the text in a file, made at `timestamp`, in seconds since 1970.
@@ -104,7 +113,10 @@ fn beside_it(file: &Path, behind: &str) -> PathBuf {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let written = std::fs::write(path, text);
+    let written = NewFile::create(path).and_then(|mut new| {
+        new.file.write_all(text.as_bytes())?;
+        new.finish()
+    });
     written.map_err(|error| {
         Failure::failed(format!("{}: {}", path.display(), plain(&error))).hint("the image's directory must be writable")
     })

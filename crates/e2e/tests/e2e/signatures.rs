@@ -157,6 +157,33 @@ fn a_name_does_not_go_back_to_what_was_signed_before() -> Outcome {
     Ok(())
 }
 
+/// The image of today is signed later than that of yesterday, whose signer's clock was a year ahead.
+#[test]
+fn a_clock_that_was_ahead_does_not_outdate_the_next_image() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::best(2)?, vfield());
+    let [trusted, secret] = new_key(&lab, "vendor")?;
+    let trust = ["--trust", &trusted.display().to_string()];
+    let image = random_file(&lab.dir().join("disk.img"), MIB, 1)?;
+    let reads = || -> Result<(), vfield_e2e::Failed> {
+        let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
+        let mut reader = reader(&lab, &origin, "reader", &trust)?;
+        reader.wait_ready(NEWS)?;
+        Ok(client::compare_nbd(lab.host(1), &reader.uri(""), &image)?)
+    };
+    let ahead = std::time::UNIX_EPOCH.elapsed()? + Duration::from_secs(365 * 24 * 3600);
+    sign_at(&image, &secret, ahead.as_secs())?;
+    reads()?;
+    random_file(&image, MIB, 2)?;
+    sign(&image, &secret)?;
+    reads()?;
+    let signature = std::fs::read_to_string(beside(&image, ".vfield.minisig"))?;
+    assert!(signature.contains(&format!("timestamp:{}", ahead.as_secs() + 1)), "{signature}");
+    Ok(())
+}
+
 /// Members that do not exist, with ids before all others, some of which are said to have the image:
 /// they are asked too, and nobody waits for them.
 #[test]
