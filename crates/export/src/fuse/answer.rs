@@ -175,7 +175,10 @@ fn miss(source: Arc<dyn BlockSource>, held: Extent, asked: Extent, reply: ReplyD
 }
 
 fn fail(error: &ReadError, reply: ReplyData) {
-    tracing::warn!(%error, "read failed");
+    // A daemon that ends says itself whose readers it disconnects.
+    if !matches!(error, ReadError::ShuttingDown) {
+        tracing::warn!(%error, "read failed");
+    }
     reply.error(errno(error));
 }
 

@@ -193,7 +193,7 @@ impl Mounted {
                 Err(_) => std::thread::sleep(RETRY),
             }
         }
-        tracing::warn!(path = %self.path.display(), "files are still open: cutting off their readers");
+        tracing::debug!(path = %self.path.display(), "files are still open: cutting off their readers");
         mount_point::abort(&self.path)?;
         Ok(Unmounted::Forced)
     }
