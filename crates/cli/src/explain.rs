@@ -70,7 +70,9 @@ fn step_text(step: &StepStatus, out: &mut String) {
         None if step.here => writeln!(out, "  {noun} {} is here", step.chunk),
         None => writeln!(out, "  {noun} {} is not here, and no reader wants it", step.chunk),
         Some(fetch) => {
-            let (stage, in_stage) = (clean(&fetch.stage), time(fetch.stage_s));
+            // A stage that is entered again and again would look as if it had only begun.
+            let in_stage = fetch.stage_s + fetch.spent_s.get(&fetch.stage).copied().unwrap_or_default();
+            let (stage, in_stage) = (clean(&fetch.stage), time(in_stage));
             writeln!(out, "  {noun} {}: {stage} for {in_stage}, wanted for {}", step.chunk, time(fetch.age_s))
         }
     };
@@ -107,14 +109,15 @@ fn fetch_text(fetch: &FetchStatus, out: &mut String) {
     if fetch.askers > 0 {
         let _ = writeln!(out, "    {} requests of other nodes wait for it too", fetch.askers);
     }
-    if !fetch.spent_s.is_empty() {
-        let _ = writeln!(out, "    before: {}", spent_text(&fetch.spent_s));
+    let before = spent_text(fetch.spent_s.iter().filter(|(stage, _)| **stage != fetch.stage));
+    if !before.is_empty() {
+        let _ = writeln!(out, "    before: {before}");
     }
 }
 
-fn spent_text(spent: &std::collections::BTreeMap<String, f64>) -> String {
+fn spent_text<'a>(spent: impl Iterator<Item = (&'a String, &'a f64)>) -> String {
     let part = |(stage, seconds): (&String, &f64)| format!("{} {}", clean(stage), time(*seconds));
-    spent.iter().map(part).collect::<Vec<_>>().join(", ")
+    spent.map(part).collect::<Vec<_>>().join(", ")
 }
 
 fn slow_text(read: &SlowReadStatus) -> String {
@@ -122,7 +125,7 @@ fn slow_text(read: &SlowReadStatus) -> String {
     let mut out = format!("{waited}, {ago} ago: {} at byte {}\n", clean(&read.image), read.offset_bytes);
     let who = read.cause_addr.as_ref().map_or_else(String::new, |addr| format!(": {}", clean(addr)));
     let _ = writeln!(out, "    {}{who}", clean(&read.cause));
-    let _ = writeln!(out, "    {}", spent_text(&read.spent_s));
+    let _ = writeln!(out, "    {}", spent_text(read.spent_s.iter()));
     if let (Some(from), Some(waited)) = (&read.from, read.from_waited_s) {
         let _ = writeln!(out, "    delivered by {}, which waited {} for it", clean(from), time(waited));
     }
@@ -173,6 +176,21 @@ mod tests {
              round: 198.18.0.9:4440\n    before: queued 160 ms\n  198.18.0.7:4440 waits, requested for 320 ms (chunk 3001), because of \
              198.18.0.2:4440: asked 320 ms ago\n  198.18.0.2:4440 does not answer\n"
         );
+    }
+
+    #[test]
+    fn a_stage_that_comes_again_has_one_time() {
+        let fetch = FetchStatus {
+            stage: "no peer to ask".into(),
+            stage_s: 0.017,
+            age_s: 12.5,
+            spent_s: BTreeMap::from([("no peer to ask".to_owned(), 12.0), ("queued".to_owned(), 0.4)]),
+            ..FetchStatus::default()
+        };
+        let step = StepStatus { chunk: 7, fetch: Some(fetch), ..StepStatus::default() };
+        let mut out = String::new();
+        step_text(&step, &mut out);
+        assert_eq!(out, "  chunk 7: no peer to ask for 12s, wanted for 12s\n    before: queued 400 ms\n");
     }
 
     #[test]
