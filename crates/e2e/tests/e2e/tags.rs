@@ -310,12 +310,16 @@ fn a_follower_waits_for_its_tag() -> Outcome {
     if !have(&[Need::Tool("minisign")]) || !fuse_works() {
         return Ok(());
     }
-    let room = Room::of(2, &["v1.img"], image)?;
+    let room = Room::of(3, &["v1.img"], image)?;
     let mut node = room.follower(1, "all")?;
-    node.says("tag prod: no member knows the tag", SOON)?;
+    node.says("tag prod: no member knows the tag; what is here goes on", SOON)?;
     room.publish("v1.img")?;
     node.wait_ready(SOON)?;
     ready(&node, 1)?;
+    // A name that was mistyped.
+    let words = ["--follow", "prdo", "--open"];
+    let mut mistaken = vfield().join(room.lab.host(2), room.origin.addr()).args(&words).store("0").spawn()?;
+    mistaken.says("tag prdo: no member knows the tag; members know prod; what is here goes on", SOON)?;
     Ok(())
 }
 

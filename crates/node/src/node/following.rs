@@ -32,9 +32,9 @@ const VOUCHED_WITHIN: Duration = Duration::from_secs(5);
 /// Why a tag is not followed now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFollowed {
-    /// Nobody has told this node of it.
-    #[error("no member knows the tag")]
-    Unknown,
+    /// Nobody has told this node of it; some names of which members did.
+    #[error("no member knows the tag{}", others(.0))]
+    Unknown(Vec<TagName>),
     /// A person has to say which one is meant.
     #[error("several signers have a tag of this name: {}; --trust decides", .0.join(", "))]
     Signers(Vec<String>),
@@ -44,6 +44,14 @@ pub enum NotFollowed {
     /// The rollout leaves this node out, and there is no earlier version.
     #[error("serial {0} is not for this node yet, and there is no earlier version")]
     NotChosen(u64),
+}
+
+/// So many names are told to a person who may have mistyped one.
+const NAMES_TOLD: usize = 5;
+
+fn others(names: &[TagName]) -> String {
+    let names: Vec<&str> = names.iter().map(TagName::as_str).collect();
+    if names.is_empty() { String::new() } else { format!("; members know {}", names.join(", ")) }
 }
 
 /// The signer that is followed under each name.
@@ -100,16 +108,25 @@ impl Node {
         let named: Vec<Arc<Known>> = self.driver.look(|core| core.tags().named(name).cloned().collect());
         let mut pins = lock(&self.pins);
         if let Some(signer) = pins.get(name) {
-            return named.into_iter().find(|known| known.signed.signer == *signer).ok_or(NotFollowed::Unknown);
+            return named.into_iter().find(|known| known.signed.signer == *signer).ok_or_else(|| self.unknown(name));
         }
         match &named[..] {
-            [] => Err(NotFollowed::Unknown),
+            [] => Err(self.unknown(name)),
             [one] => {
                 pins.insert(name.clone(), one.signed.signer.clone());
                 Ok(Arc::clone(one))
             }
             several => Err(NotFollowed::Signers(several.iter().map(|known| known.signed.signer.clone()).collect())),
         }
+    }
+
+    fn unknown(&self, name: &TagName) -> NotFollowed {
+        let all = self.driver.look(|core| core.tags().all().map(|known| known.tag.name.clone()).collect::<Vec<_>>());
+        let mut others: Vec<TagName> = all.into_iter().filter(|other| other != name).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.truncate(NAMES_TOLD);
+        NotFollowed::Unknown(others)
     }
 
     /// The version that this node is to run.
