@@ -159,7 +159,15 @@ impl Asked {
         }
         let others = self.all.get_subcommands().filter(|command| longs(command).any(|long| long == name));
         let others: Vec<String> = others.map(|command| format!("`vfield {}`", command.get_name())).collect();
-        Some(format!("--{name} is for {}", others.join(" and ")))
+        Some(format!("--{name} is for {}", listed(&others)))
+    }
+}
+
+/// As a sentence has it: "a, b and c".
+fn listed(all: &[String]) -> String {
+    match all {
+        [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
+        all => all.concat(),
     }
 }
 

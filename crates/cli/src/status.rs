@@ -18,6 +18,8 @@ use vfield_node::status::{
     VersionStatus, WaitingChunk, ZoneStatus,
 };
 
+/// A line of a terminal; a longer list has a line for each part.
+const COLUMNS: usize = 80;
 /// More waiting chunks, nodes, nodes that went or peers than this are counted, not listed.
 const WAITING_SHOWN: usize = 5;
 const NODES_SHOWN: usize = 50;
@@ -45,7 +47,10 @@ pub fn text(status: &DaemonStatus) -> String {
         line(&mut out, &format!("  zone   {zone}"));
     }
     if !status.sandbox.is_empty() {
-        line(&mut out, &format!("  sandbox  {}", clean(&status.sandbox.join("; "))));
+        let parts: Vec<String> = status.sandbox.iter().map(|part| clean(part)).collect();
+        let one = format!("  sandbox  {}", parts.join("; "));
+        let fits = one.chars().count() <= COLUMNS;
+        line(&mut out, &if fits { one } else { format!("  sandbox  {}", parts.join("\n           ")) });
     }
     for export in &status.exports {
         line(&mut out, &format!("  export {}", clean(&export.to_string())));
@@ -234,7 +239,8 @@ fn tags_text(status: &DaemonStatus) -> String {
         line(&mut out, &format!("\ntag {}: serial {}, {}{rollout}", clean(&tag.name), tag.serial, clean(named)));
         for version in &tag.versions {
             let VersionStatus { serial, nodes, filled, .. } = version;
-            line(&mut out, &format!("  serial {serial}   on {nodes} nodes, {filled} filled"));
+            let noun = if *nodes == 1 { "node" } else { "nodes" };
+            line(&mut out, &format!("  serial {serial}   on {nodes} {noun}, {filled} filled"));
         }
     }
     for following in &status.following {
@@ -281,12 +287,12 @@ fn verified_text(image: &ImageStatus) -> String {
 fn may_leave(image: &ImageStatus) -> String {
     let unverified = image.multiplicity_min > 0;
     match (image.origin_may_leave, image.origins) {
-        (true, 0) => "it has left, the stores hold all of it".to_owned(),
+        (true, 0) => "it is gone, the stores hold all of it".to_owned(),
         (true, _) => "yes, the stores hold all of it".to_owned(),
-        (false, 0) if unverified => "it has left; this node is still verifying what the stores announce".to_owned(),
+        (false, 0) if unverified => "it is gone; this node is still verifying what the stores announce".to_owned(),
         (false, _) if unverified => "not yet, this node is still verifying what the stores announce".to_owned(),
-        (false, 0) => format!("it has left, {} of the chunks are in no store", percent(1.0 - image.coverage)),
-        (false, _) => format!("no, {} of the chunks are in no store yet", percent(1.0 - image.coverage)),
+        (false, 0) => format!("it is gone, {} of the chunks are in no store", missing(image.coverage)),
+        (false, _) => format!("no, {} of the chunks are in no store yet", missing(image.coverage)),
     }
 }
 
@@ -419,6 +425,12 @@ fn traffic_text(status: &Status) -> String {
 fn percent(share: f64) -> String {
     let tenths = (share.clamp(0.0, 1.0) * 1000.0 + 1e-9).floor();
     if share > 0.0 && tenths < 1.0 { "under 0.1 %".to_owned() } else { format!("{:.1} %", tenths / 10.0) }
+}
+
+/// What is missing to all, so that both shares that are shown have the sum of 100 %.
+fn missing(share: f64) -> String {
+    let tenths = ((1.0 - share.clamp(0.0, 1.0)) * 1000.0 - 1e-9).ceil();
+    if share > 0.999 && share < 1.0 { "under 0.1 %".to_owned() } else { format!("{:.1} %", tenths.abs() / 10.0) }
 }
 
 #[cfg(test)]

@@ -273,7 +273,15 @@ fn memory_without_a_limit_is_said_to_have_none() {
 
 #[test]
 fn lines_fit_into_eighty_columns() {
-    for row in text(&origin()).lines() {
+    let mut whole = origin();
+    whole.sandbox = [
+        "capabilities: only dac_override, dac_read_search, lease",
+        "files: only its own, and its ports (landlock)",
+        "system calls: only 130 (seccomp), no new privileges",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for row in text(&origin()).lines().chain(text(&whole).lines()) {
         assert!(row.chars().count() <= 80, "{row}");
     }
 }
@@ -284,6 +292,16 @@ fn all_is_said_of_all_only() {
     assert_eq!(percent(0.9999), "99.9 %");
     assert_eq!(percent(0.0001), "under 0.1 %");
     assert_eq!(percent(0.0), "0.0 %");
+    for (covered, rest) in [
+        (0.5996, "40.1 %"),
+        (0.6, "40.0 %"),
+        (0.0, "100.0 %"),
+        (1.0, "0.0 %"),
+        (0.9999, "under 0.1 %"),
+        (0.0001, "100.0 %"),
+    ] {
+        assert_eq!(missing(covered), rest, "{covered}");
+    }
     assert_eq!(percent(f64::NAN), "NaN %");
 }
 
