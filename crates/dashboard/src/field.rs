@@ -8,11 +8,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use vfield_block::gather::Gather as _;
 use vfield_control::events::EventStatus;
+use vfield_control::message::FollowingStatus;
 use vfield_control::slow_links::{SlowLink, slow_links};
 use vfield_core::fetch::Stage;
 use vfield_core::node::picture::{OwingView, Picture, RingView, WaitView};
 use vfield_core::placement::coverage::Cell;
-use vfield_node::status::{GoneStatus, ImageStatus, NodeStatus, PeerTraffic, Traffic};
+use vfield_node::status::{GoneStatus, ImageStatus, NodeStatus, PeerTraffic, RubbishStatus, TagStatus, Traffic};
 
 /// Slow links with a line of their own; the others are marked.
 const SLOW_SHOWN: usize = 3;
@@ -31,6 +32,8 @@ pub struct Field<'a> {
     nodes: Vec<Node<'a>>,
     gone: &'a [GoneStatus],
     images: Vec<Image<'a>>,
+    tags: &'a [TagStatus],
+    following: &'a [FollowingStatus],
     waits: Vec<Wait>,
     /// Chunks that readers wait for, those that `waits` leaves out too.
     awaited: u64,
@@ -75,6 +78,8 @@ struct Image<'a> {
     origin_may_leave: bool,
     at_risk: Option<(&'a str, f64)>,
     changed: bool,
+    /// Nobody needs it here: what becomes of it.
+    rubbish: Option<&'a RubbishStatus>,
     capacity_bytes: u64,
     held_bytes: u64,
     filled: bool,
@@ -124,6 +129,8 @@ impl<'a> Field<'a> {
             nodes: status.nodes.iter().map(node).collect(),
             gone: &status.gone,
             images: status.images.iter().map(|image| Image::of(image, rings.get(&image.id), &places)).collect(),
+            tags: &status.tags,
+            following: &view.status.following,
             waits: waits(&view.picture, &places),
             awaited: view.picture.awaited,
             warnings: &status.warnings,
@@ -172,6 +179,7 @@ impl<'a> Image<'a> {
             origin_may_leave: image.origin_may_leave,
             at_risk: image.at_risk.as_ref().map(|risk| (risk.addr.as_str(), risk.share)),
             changed: image.source.as_ref().is_some_and(|source| source.state == "changed"),
+            rubbish: image.rubbish.as_ref(),
             capacity_bytes: image.capacity_bytes,
             held_bytes: image.held_bytes,
             filled: image.filled,

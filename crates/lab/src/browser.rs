@@ -117,11 +117,16 @@ impl Browser {
     }
 
     /// Returns when an expression is true in the page.
+    ///
+    /// # Panics
+    /// If it is never true. The page goes on asking meanwhile, so the browser is not silent.
     pub fn until(&mut self, expression: &str) {
+        let patience = PATIENCE.as_millis();
         let look = format!(
-            "new Promise(done => {{ const look = () => ({expression}) ? done(true) : setTimeout(look, 20); look(); }})"
+            "new Promise(done => {{ const end = Date.now() + {patience}; const look = () => ({expression}) ? done(true) \
+             : Date.now() > end ? done(false) : setTimeout(look, 20); look(); }})"
         );
-        assert_eq!(self.value(&look), true);
+        assert_eq!(self.value(&look), true, "never: {expression}");
     }
 
     /// Opens an address with a screen of this size, in the dark or not.

@@ -1,7 +1,7 @@
 // The page: asks its node for the field, and shows it. It holds no state but the last two minutes.
 
 import { band, chart, make, rates, stores } from "./draw.js";
-import { bytes, health, look, many, percent, rate, shortener, time, verdict } from "./words.js";
+import { bytes, followed, health, look, many, percent, rate, shortener, tagged, time, verdict } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 /** More machines than this are small squares. */
@@ -67,6 +67,7 @@ function show() {
   $("who").textContent = `${me.addr}${me.zone ? ` in ${me.zone}` : ""}, version ${field.version}, up ${time(field.uptime_s)}, ${field.closed ? "closed field" : "open field"}${field.draining ? ", drained" : ""}`;
   showVerdicts(field);
   showStorm(field);
+  showTags(field);
   showImages(field);
   showMachines(field);
   $("rates").replaceChildren(...rates(page.history.at(-1), field.traffic));
@@ -78,10 +79,42 @@ function show() {
 
 function showVerdicts(field) {
   const slow = field.slow.map((line) => ["warn", line, "nodes ask it last; vfield doctor on that machine says more"]);
-  const rows = [...field.images.map(verdict), ...slow].map(([grave, sentence, reason]) => {
+  const liars = field.nodes.filter((node) => node.state === "blamed").slice(0, 3)
+    .map((node) => ["bad", `${node.addr} sent wrong bytes or broke the protocol`, "nothing of it was used, and this node does not ask it for a while; look at that machine's memory, disk and program"]);
+  const waiting = field.following.map((one) => [...followed(one), "the version of now stays in use"]).filter(([grave]) => grave !== "");
+  const images = [...field.images].sort((a, b) => weight(a, field) - weight(b, field)).map((image) => verdict(image, field.tags));
+  const rows = [...liars, ...waiting, ...images, ...slow].map(([grave, sentence, reason]) => {
     return make("p", { className: `verdict ${grave}` }, make("b", { ariaHidden: "true" }, grave === "" ? "✓" : "!"), make("span", {}, sentence, make("small", {}, reason)));
   });
   $("verdicts").replaceChildren(...(rows.length ? rows : [make("p", { className: "verdict warn" }, make("b", {}, "!"), make("span", {}, "This node has no image"))]));
+}
+
+/** Images of now come before those that are kept to go back, and those that nobody needs. */
+function weight(image, field) {
+  const [now, before] = tagged(image.id, field.tags);
+  return image.rubbish ? 2 : before.length && !now.length ? 1 : 0;
+}
+
+/** Where each tag leads, and how many nodes have come how far. */
+function showTags(field) {
+  const names = new Map(field.images.map((image) => [image.id, image.name]));
+  const cards = field.tags.map((tag) => {
+    const fact = (value, words) => make("span", {}, make("b", {}, value), ` ${words}`);
+    const facts = [make("span", {}, "serial ", make("b", {}, String(tag.serial))), fact(String(tag.keep), tag.keep === 1 ? "version kept" : "versions kept")];
+    if (tag.rollout < 100) facts.push(fact(`${tag.rollout} %`, "of the nodes follow to the newest"));
+    const rows = tag.versions.map((version) => {
+      const now = version.image === tag.image;
+      const called = names.get(version.image) ?? version.image.slice(0, 12);
+      const meter = make("i");
+      meter.style.width = `${version.nodes ? (version.filled / version.nodes) * 100 : 0}%`;
+      const said = `on ${many(version.nodes, "node")}${version.nodes ? `, ${version.filled} of them filled` : ""}`;
+      return make("li", { className: now ? "now" : "" }, make("span", {}, make("b", {}, now ? "now" : "before"), ` serial ${version.serial}: ${called}`), make("span", { className: "quiet" }, said), make("div", { className: "meter" }, meter));
+    });
+    if (tag.image === null) rows.unshift(make("li", {}, "removed: nobody follows it any more"));
+    const own = field.following.filter((one) => one.tag === tag.name).map((one) => make("p", { className: "quiet" }, followed(one)[1].slice(tag.name.length + 2)));
+    return make("section", { className: "card" }, make("div", { className: "head" }, make("h2", {}, `Tag ${tag.name}`), make("p", { className: "facts" }, ...facts)), make("ul", { className: "versions" }, ...rows), ...own);
+  });
+  $("tags").replaceChildren(...cards);
 }
 
 /** A storm: stores fill, or much is under way. */
@@ -107,27 +140,35 @@ function showStorm(field) {
 function showImages(field) {
   const ids = field.images.map((image) => image.id);
   for (const [id, card] of page.images) if (!ids.includes(id)) { card.root.remove(); page.images.delete(id); }
-  for (const image of field.images) {
+  const sorted = [...field.images].sort((a, b) => weight(a, field) - weight(b, field));
+  for (const image of sorted) {
     let card = page.images.get(image.id);
     if (!card) {
-      const [facts, holder, canvas, readout] = [make("p", { className: "facts" }), make("div"), make("canvas", { className: "stores" }), make("p", { className: "readout" })];
+      const [role, facts, holder, canvas, readout] = [make("span", { className: "role" }), make("p", { className: "facts" }), make("div"), make("canvas", { className: "stores" }), make("p", { className: "readout" })];
       const key = (kind, words) => make("li", {}, make("i", { className: kind }), words);
       const legend = make("ul", { className: "legend" }, key("k-seen", "copies verified"), key("k-claimed", "copies claimed"), key("k-hole", "in no store"), key("k-one", "one copy"), make("li", {}, "left to right: once around the ring; below: each store"));
-      const root = make("section", { className: "card" }, make("div", { className: "head" }, make("h2", {}, image.name), facts), holder, canvas, readout, legend);
+      const root = make("section", { className: "card" }, make("div", { className: "head" }, make("h2", {}, image.name), role, facts), holder, canvas, readout, legend);
       canvas.setAttribute("role", "img");
-      card = { root, facts, holder, canvas, readout, at: null };
+      card = { root, role, facts, holder, canvas, readout, at: null };
       page.images.set(image.id, card);
       $("images").append(root);
       root.addEventListener("pointermove", (event) => point(image.id, event));
       canvas.addEventListener("click", (event) => { const store = card.at?.(event.offsetX, event.offsetY); if (store) choose(page.field.nodes[store[0]].id); });
     }
     const fact = (value, words) => make("span", {}, make("b", {}, value), ` ${words}`);
+    const [now, before] = tagged(image.id, field.tags);
+    const role = image.rubbish ? "rubbish" : now.length ? `now: ${now.join(", ")}` : before.length ? `before: ${before.join(", ")}` : "";
+    card.role.textContent = role;
+    card.role.hidden = role === "";
+    card.root.classList.toggle("old", weight(image, field) > 0);
     card.facts.replaceChildren(fact(bytes(image.size_bytes), "long"), fact(percent(image.coverage), "covered"), fact(percent(image.verified), "verified"), fact(String(image.copies_min), "fewest copies"), fact(String(image.stores.length), "stores"), fact(String(image.origins), image.origins === 1 ? "origin" : "origins"));
     if (image.claimed.length) card.holder.replaceChildren(band(image));
     const chosen = field.nodes.findIndex((node) => node.id === page.chosen);
     card.at = stores(card.canvas, image, chosen);
     card.canvas.setAttribute("aria-label", `${many(image.stores.length, "store")} of ${image.name} on its ring`);
   }
+  const cards = sorted.map((image) => page.images.get(image.id).root);
+  if (cards.some((card, at) => $("images").children[at] !== card)) $("images").append(...cards);
 }
 
 /** Tells what is below the pointer. */

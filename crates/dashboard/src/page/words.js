@@ -63,10 +63,38 @@ export function health(nodes, gone) {
   return trouble + slow + died > 0 ? said : ["all well", ...said];
 }
 
+/** What becomes of an image that nobody needs. */
+function rubbish({ stays, for_s: seconds, lost_bytes: lost }) {
+  if (stays === "") return "it goes now";
+  if (stays === "grace" || stays === "settling") return `it goes in ${time(Math.ceil(seconds))}`;
+  if (stays === "minority") return "it stays: this node sees at most half of its field";
+  return stays === "last-copy" ? `it stays: the last copy of ${bytes(lost)}, which another node may need` : stays;
+}
+
+/** The tags that lead to an image now, and those that did before. */
+export function tagged(id, tags) {
+  const names = (which) => tags.filter(which).map((tag) => tag.name);
+  const now = names((tag) => tag.image === id);
+  return [now, names((tag) => tag.image !== id && tag.versions.some((version) => version.image === id))];
+}
+
+/** How far this node is with a tag that it follows. */
+export function followed({ tag, serial, state, why }) {
+  const here = serial > 0 ? `this node runs serial ${serial}` : "this node runs no version yet";
+  if (state === "ready") return ["", `${tag}: ${here}`];
+  return [state === "waiting" ? "warn" : "", `${tag}: ${here}, and ${state === "filling" ? "fetches the next one" : "waits"}${why ? `: ${why}` : ""}`];
+}
+
 /** How an image stands: how grave, the sentence, and the reason. */
-export function verdict(image) {
+export function verdict(image, tags) {
   const { name, copies_min: copies, origins } = image;
   const waits = image.stuck > 0;
+  if (image.rubbish) return ["", `${name}: nobody needs it any more`, rubbish(image.rubbish)];
+  const [now, before] = tagged(image.id, tags);
+  if (before.length && !now.length && !waits) {
+    const there = origins > 0 || copies > 0;
+    return [there ? "" : "warn", `${name}: an earlier version of ${before.join(", ")}`, `kept to go back; the stores hold ${percent(image.coverage)} of it${origins > 0 ? ", its origin has all of it" : there ? "" : ", and no origin is there for the rest"}`];
+  }
   if (image.changed) return ["bad", `${name}: the file behind it has changed`, "this node hashes each chunk before it sends it"];
   if (image.origin_may_leave) {
     const each = copies === 1 ? "once" : copies === 2 ? "twice" : `${copies} times`;

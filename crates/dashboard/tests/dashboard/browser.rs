@@ -90,6 +90,26 @@ fn a_person_sees_the_field_and_no_name_is_markup() {
 }
 
 #[test]
+fn tags_say_who_runs_what_and_the_version_before_is_no_trouble() {
+    let Some(mut shown) = Shown::of(10, DESK, true) else { return };
+    let tags = shown.text("#tags");
+    assert!(tags.contains("40 % of the nodes follow to the newest"), "{tags}");
+    assert!(tags.contains("now serial 5: viver.squash (020202020202)on 9 nodes, 4 of them filled"), "{tags}");
+    assert!(tags.contains(&format!("before serial 4: {HOSTILE}on 9 nodes, 9 of them filled")), "{tags}");
+    assert!(tags.contains(&format!("this node runs serial 4, and waits: {HOSTILE} is nowhere")), "{tags}");
+    let verdicts = shown.text("#verdicts");
+    assert!(verdicts.contains("192.168.1.6:4440 sent wrong bytes or broke the protocol"), "{verdicts}");
+    assert!(verdicts.contains("prod: this node runs serial 4, and waits"), "{verdicts}");
+    assert!(verdicts.contains(&format!("{HOSTILE}: an earlier version of prod")), "{verdicts}");
+    let roles = "[...document.querySelectorAll('#images .role')].map(one => one.textContent).join('|')";
+    assert_eq!(shown.browser.value(roles), "now: prod||before: prod");
+    shown.browser.resize(TELEPHONE);
+    assert!(!shown.sticks_out());
+    shown.keep("page-tags-telephone");
+    assert!(shown.browser.complaints.is_empty(), "{:?}", shown.browser.complaints);
+}
+
+#[test]
 fn a_script_in_the_page_is_not_run_and_another_site_not_asked() {
     let Some(mut shown) = Shown::of(2, DESK, false) else { return };
     let refused = |shown: &mut Shown, what: &str| {

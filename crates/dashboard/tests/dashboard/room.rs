@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use vfield_control::events::EventStatus;
-use vfield_control::message::{DaemonStatus, OverlayStatus};
+use vfield_control::message::{DaemonStatus, FollowingStatus, OverlayStatus};
 use vfield_control::server::Pending;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{Stage, Why};
@@ -18,7 +18,9 @@ use vfield_core::placement::coverage::Cell;
 use vfield_dashboard::site::Site;
 use vfield_dashboard::view::{RING_CELLS, Source, View};
 use vfield_node::delays::Delays;
-use vfield_node::status::{GoneStatus, ImageStatus, NodeStatus, PeerTraffic, RiskStatus, Status, Traffic};
+use vfield_node::status::{
+    GoneStatus, ImageStatus, NodeStatus, PeerTraffic, RiskStatus, Status, TagStatus, Traffic, VersionStatus,
+};
 
 /// A name as a hostile member would choose it, without what names cannot have.
 pub const HOSTILE: &str = "<img src=x onerror=\"document.title='owned'\">\\\" 1\u{2028}}";
@@ -80,11 +82,25 @@ impl Room {
                 ..Traffic::default()
             },
             warnings: vec![format!("peer {HOSTILE} lied")],
+            tags: vec![tag()],
             ..Status::default()
         };
         let overlay = OverlayStatus { image: HOSTILE.to_owned(), max_bytes: 1 << 30, ..OverlayStatus::default() };
+        let following = FollowingStatus {
+            tag: "prod".to_owned(),
+            serial: 4,
+            image: HOSTILE.to_owned(),
+            id: ImageId([1; 32]).to_string(),
+            state: "waiting".to_owned(),
+            why: format!("{HOSTILE} is nowhere"),
+        };
         View {
-            status: DaemonStatus { node: status, overlays: vec![overlay], ..DaemonStatus::default() },
+            status: DaemonStatus {
+                node: status,
+                overlays: vec![overlay],
+                following: vec![following],
+                ..DaemonStatus::default()
+            },
             picture: self.picture(),
             delays: Delays { counts: [5, 4, 3, 2, 1, 0, 0, 0, 0, 0, 7], sum_us: 1_500_000 },
             events: vec![EventStatus {
@@ -156,6 +172,25 @@ impl Room {
             waits: vec![wait(7, Stage::Requested, None, Some(4)), wait(9, Stage::Waiting, Some(Why::NoHolder), None)],
             awaited: 2,
         }
+    }
+}
+
+/// A tag that has moved from the first image to the second.
+fn tag() -> TagStatus {
+    let version = |serial, number: u8, filled| VersionStatus {
+        serial,
+        image: ImageId([number; 32]).to_string(),
+        nodes: 9,
+        filled,
+    };
+    TagStatus {
+        name: "prod".to_owned(),
+        serial: 5,
+        image: Some(ImageId([2; 32]).to_string()),
+        keep: 2,
+        rollout: 40,
+        signer: "RW".to_owned(),
+        versions: vec![version(5, 2, 4), version(4, 1, 9)],
     }
 }
 

@@ -35,6 +35,7 @@ mod objects;
 mod overlay;
 mod pacing;
 mod packed;
+mod page;
 mod reach;
 mod returning;
 mod rolling;
