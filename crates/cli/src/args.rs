@@ -51,6 +51,7 @@ use vfield_daemon::values::tag::Tagged;
 use vfield_daemon::values::user::UserName;
 use vfield_netboot::args::{self as netboot, BootedOptions, NetbootOptions};
 use vfield_pack::args::{self as pack, PackOptions};
+use vfield_pack::chunks::Chunks;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -389,9 +390,9 @@ pub struct IdOptions {
     /// Image file or block device
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Chunk size; the id depends on it
-    #[arg(long, value_name = "SIZE", default_value = "64K")]
-    pub chunk_size: Size,
+    /// Chunk size, as for `vfield serve`; the id depends on it
+    #[arg(long, value_name = "SIZE", default_value = "auto")]
+    pub chunk_size: Chunks,
     /// Also write the hashes to this new file. As NAME.vfh beside an object NAME, they spare its
     /// origins reading all of it
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
@@ -425,9 +426,9 @@ pub struct AddOptions {
     /// For a file: image name [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<ImageName>,
-    /// For a file: chunk size, a power of two from 16K to 1M [default: 64K]
+    /// For a file: chunk size, as for `vfield serve` [default: auto]
     #[arg(long, value_name = "SIZE")]
-    pub chunk_size: Option<Size>,
+    pub chunk_size: Option<Chunks>,
     /// For an image: memory for its chunks [default: the daemon's --store]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with_all = ["name", "chunk_size"])]
     pub store: Option<Store>,

@@ -111,8 +111,8 @@ pub fn cat(options: &CatOptions) -> Result<(), Failure> {
 
 /// Runs `vfield id`.
 pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
-    let chunk_size = source_file::chunk_size(options.chunk_size)?;
     source_file::check(&options.file)?;
+    let chunk_size = options.chunk_size.of_image(&options.file);
     let console: Console = log::start(Style::choose(false, volume), volume);
     let id = match &options.hashes {
         Some(hashes) => publish::id_and_hashes(&options.file, chunk_size, hashes, &console)?,

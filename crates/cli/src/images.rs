@@ -10,14 +10,13 @@ use std::path::Path;
 use vfield_console::failure::{Failure, plain};
 use vfield_console::output;
 use vfield_console::text::clean;
-use vfield_console::values::size::Size;
 use vfield_control::client::Client;
 use vfield_control::message::{Reply, Request, Serve};
-use vfield_core::chunk::ChunkSize;
 use vfield_daemon::trees;
 use vfield_daemon::values::image::{ImageName, Wanted};
 use vfield_daemon::values::store::Store;
 use vfield_node::config::StoreSize;
+use vfield_pack::chunks::Chunks;
 
 /// Runs `vfield add`.
 pub fn add(options: &AddOptions) -> Result<(), Failure> {
@@ -41,7 +40,7 @@ pub fn add(options: &AddOptions) -> Result<(), Failure> {
 pub fn send_file(
     path: &Path,
     name: Option<&ImageName>,
-    chunk_size: Option<Size>,
+    chunks: Option<Chunks>,
     control: Option<&Path>,
 ) -> Result<Client, Failure> {
     source_file::check(path)?;
@@ -50,7 +49,6 @@ pub fn send_file(
             .hint("the file must be readable for the user who runs vfield")
     };
     let file = File::open(path).map_err(failed)?;
-    let chunk_size = chunk_size.map_or(Ok(ChunkSize::DEFAULT), source_file::chunk_size)?;
     let name = match name {
         Some(ImageName(name)) => name.clone(),
         None => source_file::name_of(path)?,
@@ -60,7 +58,7 @@ pub fn send_file(
     let serve = Serve {
         path: absolute.to_string_lossy().into_owned(),
         name,
-        chunk_bytes: chunk_size.bytes(),
+        chunk_bytes: chunks.unwrap_or_default().of_image(path).bytes(),
         proof: signature::beside(path)?,
     };
     let mut client = Client::connect(control)?;

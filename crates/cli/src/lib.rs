@@ -111,7 +111,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Limit(options) => limit::run(&options),
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),
-        Command::Pack(options) => vfield_pack::run(&options, source_file::chunk_size(options.chunk_size)?, volume),
+        Command::Pack(options) => vfield_pack::run(&options, volume),
         Command::Publish(options) => tag::publish(&options),
         Command::Tag(options) => tag::run(&options),
         Command::Mount(options) => mount::run(&options),

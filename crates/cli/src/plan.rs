@@ -17,12 +17,12 @@ use std::collections::BTreeSet;
 use std::io::{ErrorKind, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vfield_console::failure::{Failure, plain};
 use vfield_console::values::address::Address;
 use vfield_console::volume::Volume;
-use vfield_core::chunk::ChunkSize;
 use vfield_core::identity::Zone;
 use vfield_core::wire::SIGNERS_MAX;
 use vfield_daemon::admission::AdmissionFiles;
@@ -41,7 +41,9 @@ use vfield_machine::network;
 use vfield_node::config::{DEFAULT_PORT, ELSEWHERE, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
 use vfield_node::limits::Rates;
 use vfield_node::object_origin::publish::ServeObject;
+use vfield_node::route::local_towards;
 use vfield_node::store::large_pages;
+use vfield_pack::chunks::Chunks;
 use vfield_trust::identity_file::{self, IdentityError, IdentityFault};
 use vfield_trust::private_file::Unfit;
 use vfield_trust::signature::TrustedKeys;
@@ -273,14 +275,14 @@ fn node(
         None if listen.ip().is_unspecified() && bootstrap.is_empty() => network::own_address(listen),
         None => None,
     };
+    let own_ip = own_ip(listen, &bootstrap, advertise);
     let zone = match daemon.zone {
         None => Zone::default(),
         Some(ZoneChoice::Named(zone)) => zone,
-        Some(ZoneChoice::Subnet) => network::subnet::zone_of(own_ip(listen, &bootstrap, advertise)?)?,
+        Some(ZoneChoice::Subnet) => network::subnet::zone_of(own_ip.ok_or_else(no_subnet)?)?,
     };
     // Without a route there is no network yet, and nothing to know of its card.
-    let ip = own_ip(listen, &bootstrap, advertise).or_else(|_| network::local_towards(ELSEWHERE));
-    let ip = ip.ok();
+    let ip = own_ip.or_else(|| local_towards(ELSEWHERE).ok());
     let card_bytes_per_s = ip.and_then(network::card::bytes_per_s);
     let measured_bytes_per_s = advertise.map(|addr| addr.ip()).or(ip).and_then(link_memory::remembered);
     Ok(NodeConfig {
@@ -345,14 +347,17 @@ fn retry_default() -> Option<Duration> {
 }
 
 /// This machine's own address; an advertised address may belong to a router.
-fn own_ip(listen: SocketAddr, bootstrap: &[SocketAddr], advertise: Option<SocketAddr>) -> Result<IpAddr, Failure> {
+fn own_ip(listen: SocketAddr, bootstrap: &[SocketAddr], advertise: Option<SocketAddr>) -> Option<IpAddr> {
     if !listen.ip().is_unspecified() {
-        return Ok(listen.ip());
+        return Some(listen.ip());
     }
-    let towards = bootstrap.first().and_then(|member| network::local_towards(*member).ok());
-    let ip = towards.or_else(|| advertise.map(|addr| addr.ip()));
-    let unknown = || Failure::failed("--zone subnet: this machine has no address on a network");
-    ip.ok_or_else(|| unknown().hint("name the zone (--zone NAME) or the listen address (--listen ADDR)"))
+    let towards = bootstrap.first().and_then(|member| local_towards(*member).ok());
+    towards.or_else(|| advertise.map(|addr| addr.ip()))
+}
+
+fn no_subnet() -> Failure {
+    let failure = Failure::failed("--zone subnet: this machine has no address on a network");
+    failure.hint("name the zone (--zone NAME) or the listen address (--listen ADDR)")
 }
 
 /// The files to publish, each looked at, with names that differ.
@@ -369,10 +374,6 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
         let fact = format!("--name is given {} times for {files}", options.name.len());
         return Err(Failure::usage(fact).hint("give one --name for each FILE, in their order, or none"));
     }
-    let chunk_size = match options.chunk_size {
-        Some(size) => source_file::chunk_size(size)?,
-        None => ChunkSize::DEFAULT,
-    };
     let cache_bytes = source_object::cache_bytes(options.object_cache)?;
     let mut mirrors = source_object::mirrors(&options.mirror, &options.file)?;
     let mut serve: Vec<ServeConfig> = Vec::new();
@@ -386,13 +387,14 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
             (None, Some(place)) => place.name()?,
             (None, None) => source_file::name_of(path)?,
         };
-        let path = place.as_ref().map_or_else(|| path.clone(), source_object::Place::address);
+        let path = place.as_ref().map_or_else(|| absolute(path), |place| Ok(place.address()))?;
         if let Some(other) = serve.iter().find(|other| other.name.as_ref() == Some(&name)) {
             let fact = format!("two images are named {name:?}: {} and {}", other.path.display(), path.display());
             return Err(Failure::usage(fact).hint("give each its own --name, in the order of the files"));
         }
         let proof = if place.is_none() { signature::beside(&path)? } else { None };
-        let (asked, rehash) = (options.chunk_size.map(|_| chunk_size), options.rehash);
+        let (asked, rehash) = (options.chunk_size.and_then(Chunks::wanted), options.rehash);
+        let chunk_size = options.chunk_size.unwrap_or_default().of_image(&path);
         let object = place.map(|place| {
             let store = place.store(std::mem::take(&mut mirrors));
             ServeObject { store, chunk_size: asked, rehash, cache_bytes }
@@ -400,6 +402,15 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
         serve.push(ServeConfig { path, object, file: None, name: Some(name), chunk_size, proof, kept: None });
     }
     Ok(serve)
+}
+
+/// As it is called from anywhere: commands find a served file by its path, in whatever directory
+/// they run.
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| {
+        let failure = Failure::failed(format!("{}: {}", path.display(), plain(&error)));
+        failure.hint("give the whole path of the file")
+    })
 }
 
 /// All addresses of all members named, then those that are `remembered`; and a warning for each

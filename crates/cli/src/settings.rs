@@ -31,6 +31,7 @@ use vfield_daemon::values::sandbox::SandboxMode;
 use vfield_daemon::values::store::Store;
 use vfield_daemon::values::tag::Tagged;
 use vfield_daemon::values::user::UserName;
+use vfield_pack::chunks::Chunks;
 
 /// The default file of the machine.
 const SYSTEM_PATH: &str = "/etc/vfield.toml";
@@ -43,7 +44,7 @@ const LENGTH_MAX: u64 = 1 << 20;
 pub struct Settings {
     file: OneOrMany<PathBuf>,
     name: OneOrMany<ImageName>,
-    chunk_size: Option<Size>,
+    chunk_size: Option<Chunks>,
     rehash: bool,
     object_cache: Option<Size>,
     mirror: OneOrMany<PathBuf>,

@@ -5,8 +5,6 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use vfield_console::failure::{Failure, plain};
-use vfield_console::values::size::Size;
-use vfield_core::chunk::ChunkSize;
 use vfield_daemon::values::image::ImageName;
 
 /// Refuses a path that cannot be an image: missing, unreadable, a directory, a pipe, empty.
@@ -51,13 +49,4 @@ pub fn name_of(path: &Path) -> Result<String, Failure> {
             .hint("choose one with --name NAME")
     })?;
     Ok(name)
-}
-
-/// `size` as a chunk size.
-pub fn chunk_size(size: Size) -> Result<ChunkSize, Failure> {
-    let chunk_size = u32::try_from(size.0).ok().and_then(|bytes| ChunkSize::new(bytes).ok());
-    chunk_size.ok_or_else(|| {
-        let fact = format!("--chunk-size: {} bytes is not a power of two from 16K to 1M", size.0);
-        Failure::usage(fact).hint("64K suits nearly every image")
-    })
 }

@@ -292,7 +292,7 @@ pub struct SignatureStatus {
 /// The file or object behind an image on an origin.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
-    /// Its path as given; of an object, its address without secrets.
+    /// Its path; of an object, its address without secrets.
     pub path: String,
     /// `intact` (a lease keeps writers out), `checked` (each read is hashed), `changed`, or
     /// `unreachable` (an object whose store does not deliver now).

@@ -1,8 +1,8 @@
 //! The part of the command line about packing.
 
+use crate::chunks::Chunks;
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
-use vfield_console::values::size::Size;
 
 /// Below the help of `vfield pack`.
 pub const EXAMPLES: &str = "\
@@ -35,7 +35,8 @@ pub struct PackOptions {
     /// Directory for the layers of an OCI layout, an image each: a layer cache of containerd
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "like")]
     pub layers: Option<PathBuf>,
-    /// Chunk size that the image is served with
-    #[arg(long, value_name = "SIZE", default_value = "64K")]
-    pub chunk_size: Size,
+    /// Chunk size that the image is served with, a power of two from 16K to 1M; auto is that of
+    /// --like, else 64K
+    #[arg(long, value_name = "SIZE", default_value = "auto")]
+    pub chunk_size: Chunks,
 }

@@ -13,6 +13,7 @@
 //! Called by the command line; knows no field.
 
 pub mod args;
+pub mod chunks;
 pub mod contents;
 pub mod directory;
 pub mod earlier;
@@ -55,17 +56,18 @@ use vfield_console::output::put;
 use vfield_console::volume::Volume;
 use vfield_core::chunk::ChunkSize;
 
-/// Runs `vfield pack`; `chunk_size` is that of the options.
+/// Runs `vfield pack`.
 ///
 /// # Errors
 /// Whatever [`pack`] says, for people.
-pub fn run(options: &PackOptions, chunk_size: ChunkSize, volume: Volume) -> Result<(), Failure> {
+pub fn run(options: &PackOptions, volume: Volume) -> Result<(), Failure> {
     let console = log::start(Style::choose(false, volume), volume);
     let bar = console.bars.add(bar("packing", &options.source.display().to_string(), 0));
     let progress = |written: Written| {
         bar.set_length(written.length_bytes);
         bar.set_position(written.position_bytes);
     };
+    let chunk_size = options.chunk_size.like(options.like.as_deref());
     let said = match (&options.output, &options.layers) {
         (_, Some(directory)) => {
             layers::pack(&options.source, directory, chunk_size, &progress).map(|packed| packed.to_string())

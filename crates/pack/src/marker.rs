@@ -4,6 +4,10 @@
 //! each line, and zeros behind it.
 
 use crate::erofs::SUPERBLOCK_AT;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use vfield_core::chunk::ChunkSize;
 
 /// The first line: the text's name and its version.
@@ -25,6 +29,16 @@ impl Marker {
         let mut bytes = [0; SUPERBLOCK_AT];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
         bytes
+    }
+
+    /// The marker in the file at `path`; `None` if there is none, or the file cannot be read.
+    pub fn of_file(path: &Path) -> Option<Self> {
+        // A named pipe is not to be waited for.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+        let mut bytes = [0; SUPERBLOCK_AT];
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        Self::decode(&bytes)
     }
 
     /// The marker at the start of `bytes`; `None` if there is none.

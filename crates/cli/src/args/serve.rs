@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use vfield_console::values::address::Address;
 use vfield_console::values::size::Size;
 use vfield_daemon::values::image::ImageName;
+use vfield_pack::chunks::Chunks;
 
 /// Options of `vfield serve`.
 #[derive(Debug, Args)]
@@ -17,9 +18,10 @@ pub struct ServeOptions {
     /// Image name, one per FILE [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub name: Vec<ImageName>,
-    /// Chunk size, a power of two from 16K to 1M [default: 64K]
+    /// Chunk size, a power of two from 16K to 1M; auto is the size for which `vfield pack` made the
+    /// image, else 64K [default: auto]
     #[arg(long, value_name = "SIZE")]
-    pub chunk_size: Option<Size>,
+    pub chunk_size: Option<Chunks>,
     /// Hash the files even if their kept hashes are still right, and keep them anew
     #[arg(long)]
     pub rehash: bool,

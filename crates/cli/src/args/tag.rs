@@ -3,9 +3,9 @@
 use super::ControlOptions;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
-use vfield_console::values::size::Size;
 use vfield_daemon::values::image::ImageName;
 use vfield_daemon::values::tag::Tagged;
+use vfield_pack::chunks::Chunks;
 
 pub(super) const TAG_EXAMPLES: &str = "\
 Examples:
@@ -94,9 +94,9 @@ pub struct PublishOptions {
     /// Image name [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<ImageName>,
-    /// Chunk size, a power of two from 16K to 1M [default: 64K]
+    /// Chunk size, as for `vfield serve` [default: auto]
     #[arg(long, value_name = "SIZE")]
-    pub chunk_size: Option<Size>,
+    pub chunk_size: Option<Chunks>,
     /// The daemon that serves the file.
     #[command(flatten)]
     pub control: ControlOptions,

@@ -3,8 +3,8 @@
 use super::ControlOptions;
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
-use vfield_console::values::size::Size;
 use vfield_daemon::values::image::ImageName;
+use vfield_pack::chunks::Chunks;
 
 pub(super) const SIGN_EXAMPLES: &str = "\
 Examples:
@@ -48,9 +48,9 @@ pub struct SignOptions {
     /// Image name [default: the file's name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<ImageName>,
-    /// Chunk size of the image
-    #[arg(long, value_name = "SIZE", default_value = "64K")]
-    pub chunk_size: Size,
+    /// Chunk size, as for `vfield serve`
+    #[arg(long, value_name = "SIZE", default_value = "auto")]
+    pub chunk_size: Chunks,
 }
 
 /// The signer of an admission list.

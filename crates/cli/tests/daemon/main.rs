@@ -3,6 +3,7 @@
 //! Every address has a port of the system's choice. Tests wait for a state, with `status
 //! --wait` wherever it knows it.
 
+mod chunks;
 mod kept_hashes;
 mod memory;
 mod moved;

@@ -16,6 +16,9 @@ fn an_image_that_is_written_to_is_told_of_once_on_each_node() {
     let image = bench.image("a.img", 1_000_000);
     let mut origin = bench.start("c0", &["serve", "a.img", "--listen", "127.0.0.1:0"]);
     origin.wait("filled");
+    // As `vfield publish` finds it, in whatever directory that runs.
+    let path = bench.dir.path().join("a.img").display().to_string();
+    assert_eq!(origin.status()["images"][0]["source"]["path"], path);
     let join = ["join", &origin.addr(), "--store", "0", "--listen", "127.0.0.1:0", "--io-timeout", "30s"];
     let mut node = bench.start("c1", &join);
     node.wait("ready");
@@ -27,8 +30,9 @@ fn an_image_that_is_written_to_is_told_of_once_on_each_node() {
     drop(file);
     // Nobody has read anything: it is said all the same.
     let line = said(&mut logs[0], "warning: ");
-    assert!(line.starts_with("warning: a.img was written to: "), "{line}");
-    assert!(origin.status()["warnings"][0].as_str().unwrap().starts_with("a.img was written to"));
+    let written = format!("{} was written to: ", bench.dir.path().join("a.img").display());
+    assert!(line.starts_with(&format!("warning: {written}")), "{line}");
+    assert!(origin.status()["warnings"][0].as_str().unwrap().starts_with(&written));
 
     // Bytes outside the change are read as before, the rest is not made up.
     assert!(node.ask(&["cat", "a.img", "--length", "100000"]).stdout == image[..100_000]);

@@ -179,20 +179,26 @@ fn a_tar_that_changes_is_refused() {
 
 #[test]
 fn a_full_disk_keeps_nothing_of_the_image() {
-    if !can_run(&["mount"]) {
+    if !can_run(&["mount", "tar", "gzip"]) {
         return;
     }
     let desk = Desk::new();
     let (source, full) = (desk.directory("source"), desk.directory("full"));
     fs::write(source.join("file"), noise(1, 4 << 20)).unwrap();
+    shell(&source, "tar -czf ../source.tar.gz .");
     let options = Some(c"size=1m");
     rustix::mount::mount("none", &full, "tmpfs", MountFlags::empty(), options).unwrap();
     fs::write(full.join("image"), "the last version").unwrap();
-    let error = pack(&source, &full.join("image"), None, ChunkSize::DEFAULT, &|_| ()).unwrap_err().to_string();
-    let left: Vec<_> = fs::read_dir(&full).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    let before = fs::read_to_string(full.join("image")).unwrap();
+    // An archive is unpacked beside the image, into a file without a name.
+    let results = [source, desk.path("source.tar.gz")].map(|source| {
+        let error = pack(&source, &full.join("image"), None, ChunkSize::DEFAULT, &|_| ()).unwrap_err().to_string();
+        let left: Vec<_> = fs::read_dir(&full).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        (error, left, fs::read_to_string(full.join("image")).unwrap())
+    });
     rustix::mount::unmount(&full, UnmountFlags::DETACH).unwrap();
-    assert!(error.ends_with("no space left on device"), "{error}");
-    assert_eq!(left, ["image"]);
-    assert_eq!(before, "the last version");
+    for (error, left, before) in results {
+        assert!(error.ends_with("no space left on device"), "{error}");
+        assert_eq!(left, ["image"]);
+        assert_eq!(before, "the last version");
+    }
 }
