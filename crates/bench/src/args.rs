@@ -16,6 +16,7 @@ Examples:
   vfield bench                                          the image that this machine's node exports
   vfield bench --link 1G --pattern sequential           compare with a link of 1 Gbit/s
   vfield bench viver.squash --streams 1,4,16 --seconds 5
+  vfield bench --matrix                                 delays by order, block and span
   vfield bench --pattern write,randwrite                write to an image with an overlay
   vfield bench --peer 192.168.1.1                       rate of another node, by number of streams
   vfield bench --peers                                  rates of all nodes, one after the other
@@ -63,10 +64,16 @@ pub struct BenchOptions {
         conflicts_with_all = ["peer", "peers"]
     )]
     pub pattern: Vec<Pattern>,
-    /// Numbers of parallel streams, one run for each [default: 4; with --peer: 1,2,4,8,12]
+    /// Eight runs instead: random and sequential reads, in blocks of 4K and 64K, within the first
+    /// 256M and 8G of the image. Each says how much of it was in this node's memory, and how
+    /// much came from peers and origins meanwhile
+    #[arg(long, conflicts_with_all = ["peer", "peers", "pattern", "block_size", "size"])]
+    pub matrix: bool,
+    /// Numbers of parallel streams, one run for each [default: 4; with --matrix: 1; with --peer:
+    /// 1,2,4,8,12]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count::of_streams, conflicts_with = "peers")]
     pub streams: Vec<u64>,
-    /// Requests in flight per stream [default: 4; with --peer: 1]
+    /// Requests in flight per stream [default: 4; with --matrix or --peer: 1]
     #[arg(long, value_name = "N", value_parser = count::of_streams, conflicts_with = "peers")]
     pub depth: Option<u64>,
     /// Size of a request [default: 256K; random and randwrite: 4K; with --peer: a chunk]
@@ -75,7 +82,8 @@ pub struct BenchOptions {
     /// Maximum bytes of a run [default: the image's size; with --peer or --peers: no limit]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<Size>,
-    /// Maximum time of a run [default: 10; with --peer: 5; with --peers: 1 in each direction]
+    /// Maximum time of a run [default: 10; with --matrix or --peer: 5; with --peers: 1 in each
+    /// direction]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub seconds: Option<Period>,
     /// Rate of the link to the peers, such as 1G [default: the network device's rate]

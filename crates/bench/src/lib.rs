@@ -13,6 +13,7 @@ mod guest;
 mod interrupt;
 mod link;
 mod load;
+mod matrix;
 mod nbd;
 mod nodes;
 mod outcome;
@@ -20,6 +21,7 @@ mod sample;
 mod sealed;
 mod socket;
 mod table;
+mod traffic;
 pub mod values;
 mod work;
 
@@ -29,10 +31,10 @@ use export::Export;
 use guest::Guest;
 use link::Link;
 use load::{Channel, Doing, Measured};
+use matrix::Row;
 use nodes::Survey;
-use outcome::{FromPeer, Image, Network, NodeRate, Outcome, Run, Setting, Target};
+use outcome::{FromPeer, Image, Matrix, Network, NodeRate, Outcome, Run, Setting, Target};
 use sample::{PeerChannel, Sample};
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,8 +65,8 @@ const PEER_STREAMS: [u64; 5] = [1, 2, 4, 8, 12];
 const PEER_DEPTH: u64 = 1;
 /// How long each run takes at most: long against what starts a run, short enough to wait for.
 const SECONDS: Duration = Duration::from_secs(10);
-/// The same for a node, where there are five runs.
-const PEER_SECONDS: Duration = Duration::from_secs(5);
+/// The same for a node or a matrix, where there are many runs.
+const SHORT_SECONDS: Duration = Duration::from_secs(5);
 /// The same for each way of each node of a field, which may be many.
 const NODE_SECONDS: Duration = Duration::from_secs(1);
 /// So many different bytes of a node are asked for, then the same again: more than a cache holds.
@@ -87,7 +89,8 @@ pub fn run(options: &BenchOptions, volume: Volume, read_keys: ReadKeys) -> Resul
     }
     let console = log::start(Style::choose(false, volume), volume);
     let stop = interrupt::watch()?;
-    let mut bench = Bench { options, console, stop, read_keys, runs: Vec::new(), nodes: Vec::new() };
+    let (runs, nodes) = (Vec::new(), Vec::new());
+    let mut bench = Bench { options, console, stop, read_keys, runs, matrix: None, nodes };
     let (target, image, link, result) = match &options.peer {
         _ if options.peers => bench.field()?,
         Some(addr) => bench.peer(addr)?,
@@ -100,8 +103,8 @@ pub fn run(options: &BenchOptions, volume: Volume, read_keys: ReadKeys) -> Resul
     let limit = if options.peers { outcome::limit_of_nodes(&bench.nodes, &link) } else { outcome::limit(&bench.runs) };
     let interrupted = bench.stop.load(Ordering::Relaxed);
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let (format, runs, nodes) = (outcome::FORMAT, bench.runs, bench.nodes);
-    let outcome = Outcome { format, version, target, image, link, runs, nodes, interrupted, limit };
+    let (format, runs, matrix, nodes) = (outcome::FORMAT, bench.runs, bench.matrix, bench.nodes);
+    let outcome = Outcome { format, version, target, image, link, runs, matrix, nodes, interrupted, limit };
     output::put(shown(&outcome, options.json).as_bytes())?;
     // Results before a failure are kept; the failure follows them.
     result
@@ -126,6 +129,8 @@ struct Bench<'a> {
     read_keys: ReadKeys,
     /// Done so far.
     runs: Vec<Run>,
+    /// Its bounds, with `--matrix`.
+    matrix: Option<Matrix>,
     /// Of a field.
     nodes: Vec<NodeRate>,
 }
@@ -163,6 +168,7 @@ impl Bench<'_> {
             export: export.shown.clone(),
             node: daemon.as_ref().map(|daemon| daemon.node.node.clone()),
             addr: daemon.as_ref().map(|daemon| daemon.node.addr.clone()),
+            origin: daemon.as_ref().zip(image.as_ref()).map(|(daemon, image)| is_origin(daemon, image)),
             pid: daemon.as_ref().map(|daemon| daemon.pid),
             filled: daemon.as_ref().map(filled),
         };
@@ -172,41 +178,70 @@ impl Bench<'_> {
 
     /// All runs on an export.
     fn read(&mut self, export: &Export, daemon: Option<&DaemonStatus>, link: &Link) -> Result<(), Failure> {
-        let control = self.options.control.control.as_deref();
-        let patterns = match &self.options.pattern[..] {
-            [] => &[Pattern::Sequential, Pattern::Random][..],
-            chosen => chosen,
-        };
-        for &pattern in patterns {
-            let block_bytes = self.block_bytes(pattern)?;
-            for streams in self.streams(&STREAMS) {
-                let setting = Setting { pattern, streams, depth: self.options.depth.unwrap_or(DEPTH), block_bytes };
-                let (order, doing) = match pattern {
-                    Pattern::Sequential => (Order::Sequential, Doing::Reading),
-                    Pattern::Random => (Order::Random, Doing::Reading),
-                    Pattern::Write => (Order::Sequential, Doing::Writing),
-                    Pattern::Randwrite => (Order::Random, Doing::Writing),
-                };
-                let (channels, depth) = export.open(doing, streams, setting.depth, block_bytes)?;
-                let want = self.options.size.map_or(export.end_bytes(), |size| size.0);
-                let (blocks, count) = (export.end_bytes().div_ceil(block_bytes), want.div_ceil(block_bytes));
-                let before = daemon.map(|_| client::status(control)).transpose()?;
-                let shares = Reading::take(daemon.map(|daemon| daemon.pid));
-                let work = self.work(order, blocks, count, SECONDS);
-                let measured = self.measure(setting, want, channels, depth, &work)?;
-                let shares = shares.until(&Reading::take(daemon.map(|daemon| daemon.pid)));
-                let after = daemon.map(|_| client::status(control)).transpose()?;
-                // Writes cause no network traffic.
-                let network = before.zip(after).filter(|_| doing == Doing::Reading).map(|(before, after)| {
-                    let seconds = measured.time.as_secs_f64();
-                    Network::of(came(&before, &after), measured.bytes, seconds, link)
-                });
-                self.runs.push(Run::of(setting, &measured, shares, network));
+        let usual: &[u64] = if self.options.matrix { &matrix::STREAMS } else { &STREAMS };
+        self.matrix = self.options.matrix.then(|| Matrix { end_bytes: export.end_bytes() });
+        for row in self.rows(export.end_bytes())? {
+            for streams in self.streams(usual) {
+                self.read_row(export, daemon, link, (row, streams))?;
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Kinds of runs on an export of `end_bytes`.
+    fn rows(&self, end_bytes: u64) -> Result<Vec<Row>, Failure> {
+        if self.options.matrix {
+            return Ok(matrix::rows(end_bytes));
+        }
+        let patterns = match &self.options.pattern[..] {
+            [] => &[Pattern::Sequential, Pattern::Random][..],
+            chosen => chosen,
+        };
+        let row = |&pattern| Ok(Row { pattern, block_bytes: self.block_bytes(pattern)?, span_bytes: end_bytes });
+        patterns.iter().map(row).collect()
+    }
+
+    /// One run on an export.
+    fn read_row(
+        &mut self,
+        export: &Export,
+        daemon: Option<&DaemonStatus>,
+        link: &Link,
+        (row, streams): (Row, u64),
+    ) -> Result<(), Failure> {
+        let control = self.options.control.control.as_deref();
+        let Row { pattern, block_bytes, span_bytes } = row;
+        let (usual_depth, time, in_order) = match self.options.matrix {
+            true => (matrix::DEPTH, SHORT_SECONDS, Order::Onward),
+            false => (DEPTH, SECONDS, Order::Sequential),
+        };
+        let depth = self.options.depth.unwrap_or(usual_depth);
+        let setting = Setting { pattern, streams, depth, block_bytes, span_bytes: Some(span_bytes) };
+        let (order, doing) = match pattern {
+            Pattern::Sequential => (in_order, Doing::Reading),
+            Pattern::Random => (Order::Random, Doing::Reading),
+            Pattern::Write => (in_order, Doing::Writing),
+            Pattern::Randwrite => (Order::Random, Doing::Writing),
+        };
+        let (channels, depth) = export.open(doing, streams, depth, block_bytes)?;
+        let want = self.options.size.map_or(span_bytes, |size| size.0);
+        let (blocks, count) = (span_bytes.div_ceil(block_bytes), want.div_ceil(block_bytes));
+        let before = daemon.map(|_| client::status(control)).transpose()?;
+        let shares = Reading::take(daemon.map(|daemon| daemon.pid));
+        let work = self.work(order, blocks, count, time);
+        let measured = self.measure(setting, want, channels, depth, &work)?;
+        let shares = shares.until(&Reading::take(daemon.map(|daemon| daemon.pid)));
+        let after = daemon.map(|_| client::status(control)).transpose()?;
+        // Writes cause no network traffic.
+        let network = before.zip(after).filter(|_| doing == Doing::Reading).map(|(before, after)| {
+            let (bytes, seconds) = (measured.bytes, measured.time.as_secs_f64());
+            let found = traffic::found(&before, &after, order == Order::Random, bytes);
+            Network::of(traffic::came(&before, &after), bytes, seconds, link).with(found)
+        });
+        self.runs.push(Run::of(setting, &measured, shares, network));
         Ok(())
     }
 
@@ -310,14 +345,15 @@ impl Bench<'_> {
         let keys = self.keys()?;
         for streams in self.streams(&PEER_STREAMS) {
             let depth = self.options.depth.unwrap_or(PEER_DEPTH);
-            let setting = Setting { pattern: Pattern::Sequential, streams, depth, block_bytes };
+            let pattern = Pattern::Sequential;
+            let setting = Setting { pattern, streams, depth, block_bytes, span_bytes: None };
             let mut channels: Vec<Box<dyn Channel>> = Vec::new();
             for _ in 0..streams {
                 channels.push(Box::new(PeerChannel::new(Guest::greet(addr, me, keys.as_ref())?, Arc::clone(sample))));
             }
             let count = self.options.size.map_or(u64::MAX, |size| size.0.div_ceil(block_bytes));
             let shares = Reading::take(None);
-            let work = self.work(Order::Sequential, sample.len(), count, PEER_SECONDS);
+            let work = self.work(Order::Sequential, sample.len(), count, SHORT_SECONDS);
             let want = self.options.size.map_or(0, |size| size.0);
             let measured = self.measure(setting, want, channels, depth as usize, &work)?;
             let shares = shares.until(&Reading::take(None));
@@ -382,19 +418,9 @@ fn peers(daemon: &DaemonStatus) -> Vec<IpAddr> {
     others.filter_map(|node| node.addr.parse::<SocketAddr>().ok()).map(|addr| addr.ip()).collect()
 }
 
-/// Bytes from each peer between two statuses.
-fn came(before: &DaemonStatus, after: &DaemonStatus) -> Vec<FromPeer> {
-    let before: BTreeMap<&str, u64> =
-        before.node.peers.iter().map(|peer| (peer.id.as_str(), peer.received_bytes)).collect();
-    let since = |id: &str, bytes: u64| bytes.saturating_sub(before.get(id).copied().unwrap_or(0));
-    let peers = after.node.peers.iter();
-    peers
-        .map(|peer| FromPeer {
-            addr: peer.addr.clone(),
-            origin: peer.origin,
-            bytes: since(&peer.id, peer.received_bytes),
-        })
-        .collect()
+/// True if the daemon reads the image from a file or object itself.
+fn is_origin(daemon: &DaemonStatus, image: &Image) -> bool {
+    daemon.node.images.iter().any(|status| status.id == image.id && status.source.is_some())
 }
 
 fn header(record: &Record) -> Result<Header, Failure> {

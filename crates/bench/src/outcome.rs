@@ -38,6 +38,9 @@ pub struct Outcome {
     /// One for each pattern and number of streams, in the order in which they were made; none of a
     /// whole field.
     pub runs: Vec<Run>,
+    /// Its bounds, with `--matrix`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<Matrix>,
     /// The nodes of a field, in the order in which they were measured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRate>,
@@ -59,6 +62,8 @@ pub enum Target {
         node: Option<String>,
         /// The node's address.
         addr: Option<String>,
+        /// True if that node reads the image from a file or object itself.
+        origin: Option<bool>,
         /// The daemon's process id.
         pid: Option<u32>,
         /// True if all that its store is to hold was there before the first run.
@@ -82,6 +87,13 @@ pub enum Target {
         /// That node's address.
         addr: String,
     },
+}
+
+/// The bounds of a matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Matrix {
+    /// Bytes of the export: no span is longer.
+    pub end_bytes: u64,
 }
 
 /// What the link of a node carries between it and this machine.
@@ -127,6 +139,8 @@ pub struct Run {
     pub depth: u64,
     /// Bytes of a request.
     pub block_bytes: u64,
+    /// Bytes from the start of the image within which all requests lay; nothing for a peer.
+    pub span_bytes: Option<u64>,
     /// From the first request to the last answer.
     pub seconds: f64,
     /// Bytes that were read.
@@ -187,8 +201,43 @@ pub struct Network {
     pub of_link: Option<f64>,
     /// Bytes that were read and did not come over the network meanwhile.
     pub own_store_bytes: u64,
+    /// What the node had; nothing for a peer.
+    #[serde(flatten)]
+    pub found: Option<Found>,
     /// By peer, the most first; who sent nothing is left out.
     pub peers: Vec<FromPeer>,
+}
+
+/// What a node had of the bytes that were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// Bytes that were in its memory, or its own file, when they were asked for.
+    pub hit_bytes: u64,
+    /// The same in a word.
+    pub state: State,
+}
+
+/// Whether a run measured memory or the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Hardly anything came over the network.
+    Warm,
+    /// Some of it came.
+    Mixed,
+    /// Nearly all of it came.
+    Cold,
+}
+
+impl State {
+    /// The word in tables and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Warm => "warm",
+            Self::Mixed => "mixed",
+            Self::Cold => "cold",
+        }
+    }
 }
 
 /// Traffic of one peer.
@@ -214,8 +263,19 @@ impl Network {
             mb_per_s: rate / 1e6,
             of_link: link.bits_per_second.map(|bits| rate * 8.0 / bits as f64),
             own_store_bytes: read_bytes.saturating_sub(bytes),
+            found: None,
             peers,
         }
+    }
+
+    /// The same, with what the node had.
+    pub fn with(self, found: Found) -> Self {
+        Self { found: Some(found), ..self }
+    }
+
+    /// Bytes of origins, or of all other peers.
+    pub fn from(&self, origins: bool) -> u64 {
+        self.peers.iter().filter(|peer| peer.origin == origins).map(|peer| peer.bytes).sum()
     }
 }
 
@@ -230,6 +290,8 @@ pub struct Setting {
     pub depth: u64,
     /// Bytes of a request.
     pub block_bytes: u64,
+    /// No byte behind this one is read.
+    pub span_bytes: Option<u64>,
 }
 
 impl Run {
@@ -241,6 +303,7 @@ impl Run {
             streams: setting.streams,
             depth: setting.depth,
             block_bytes: setting.block_bytes,
+            span_bytes: setting.span_bytes,
             seconds,
             bytes: measured.bytes,
             requests: measured.delays.len(),

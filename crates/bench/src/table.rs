@@ -1,6 +1,8 @@
 //! `vfield bench` for people: aligned text on 80 columns. Turns an [`Outcome`] into lines; asks
 //! nobody.
 
+mod matrix;
+
 use super::nodes::links;
 use super::outcome::{Limit, NodeRate, Outcome, Run, Target, best, fastest};
 use crate::values::rate;
@@ -15,8 +17,12 @@ const PEERS_SHOWN: usize = 10;
 pub fn text(outcome: &Outcome) -> String {
     let mut out = head(outcome);
     out.push('\n');
-    match outcome.target {
-        Target::Export { .. } => {
+    match (&outcome.target, &outcome.matrix) {
+        (Target::Export { .. }, Some(matrix)) => {
+            out.push_str(&matrix::text(&outcome.runs, matrix));
+            out.push_str(&peers(&outcome.runs));
+        }
+        (Target::Export { .. }, None) => {
             out.push_str(&reads(&outcome.runs));
             out.push('\n');
             out.push_str(&delays(&outcome.runs));
@@ -24,8 +30,8 @@ pub fn text(outcome: &Outcome) -> String {
             out.push_str(&processors(&outcome.runs));
             out.push_str(&peers(&outcome.runs));
         }
-        Target::Peer { .. } => out.push_str(&sweep(&outcome.runs)),
-        Target::Field { .. } => out.push_str(&nodes(&outcome.nodes)),
+        (Target::Peer { .. }, _) => out.push_str(&sweep(&outcome.runs)),
+        (Target::Field { .. }, _) => out.push_str(&nodes(&outcome.nodes)),
     }
     out.push('\n');
     match outcome.target {
@@ -52,10 +58,13 @@ fn head(outcome: &Outcome) -> String {
     });
     let mut out = image.unwrap_or_default();
     match &outcome.target {
-        Target::Export { export, node, addr, pid, filled } => {
+        Target::Export { export, node, addr, origin, pid, filled } => {
             out.push_str(&format!("  read from  {}\n", clean(export)));
             if let (Some(node), Some(addr), Some(pid)) = (node, addr, pid) {
                 out.push_str(&format!("  node       {} at {}, process {pid}\n", short(node), clean(addr)));
+            }
+            if *origin == Some(true) {
+                out.push_str("  it is an origin: its hits come from its own file or object\n");
             }
             if *filled == Some(false) {
                 out.push_str("  its store is still filling, which counts as network traffic\n");
@@ -293,6 +302,7 @@ fn delay(us: f64) -> String {
 /// A block's size as it is typed.
 fn block(bytes: u64) -> String {
     match bytes {
+        bytes if bytes > 0 && bytes % (1 << 30) == 0 => format!("{}G", bytes >> 30),
         bytes if bytes > 0 && bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
         bytes if bytes > 0 && bytes % (1 << 10) == 0 => format!("{}K", bytes >> 10),
         bytes => bytes.to_string(),

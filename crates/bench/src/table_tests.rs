@@ -3,7 +3,8 @@
 use super::super::cpu::Shares;
 use super::super::link::Link;
 use super::super::outcome::{
-    Delays, FORMAT, FromPeer, Image, Limit, Network, NodeRate, Outcome, Run, Target, limit, limit_of_nodes,
+    Delays, FORMAT, Found, FromPeer, Image, Limit, Matrix, Network, NodeRate, Outcome, Run, State, Target, limit,
+    limit_of_nodes,
 };
 use super::*;
 use crate::args::Pattern;
@@ -24,6 +25,7 @@ fn run(pattern: Pattern, streams: u64, bytes: u64, network: u64, link: &Link) ->
         streams,
         depth: 4,
         block_bytes: if pattern == Pattern::Random { 4096 } else { 256 << 10 },
+        span_bytes: Some(300 << 20),
         seconds: 2.0,
         bytes,
         requests: bytes >> 18,
@@ -32,7 +34,7 @@ fn run(pattern: Pattern, streams: u64, bytes: u64, network: u64, link: &Link) ->
         mb_per_s: bytes as f64 / 2e6,
         delay_us: Some(Delays { min: 81.25, median: 999.6, p95: 12_345.0, p99: 543_000.0, max: 1_234_567.0 }),
         cpu: shares(0.634),
-        network: Some(Network::of(peers, bytes, 2.0, link)),
+        network: Some(Network::of(peers, bytes, 2.0, link).with(Found { hit_bytes: bytes / 4, state: State::Mixed })),
     }
 }
 
@@ -48,6 +50,7 @@ fn outcome() -> Outcome {
             export: "nbd+unix:///viver.squash?socket=/run/vfield.nbd".to_owned(),
             node: Some("2b".repeat(8)),
             addr: Some("192.168.1.3:4440".to_owned()),
+            origin: Some(false),
             pid: Some(4711),
             filled: Some(false),
         },
@@ -55,9 +58,28 @@ fn outcome() -> Outcome {
         limit: limit(&runs),
         link,
         runs,
+        matrix: None,
         nodes: Vec::new(),
         interrupted: false,
     }
+}
+
+fn matrix(end_bytes: u64) -> Outcome {
+    let mut outcome = outcome();
+    let link = outcome.link.clone();
+    let state = |number: usize| [State::Cold, State::Mixed, State::Warm][number.min(2)];
+    let of_row = |(number, row): (usize, super::super::matrix::Row)| {
+        let bytes = (40_u64 << 20) >> number;
+        let mut run = run(row.pattern, 1, bytes, bytes >> (3 * number), &link);
+        (run.depth, run.block_bytes, run.span_bytes) = (1, row.block_bytes, Some(row.span_bytes));
+        run.requests = bytes / row.block_bytes;
+        let found = Found { hit_bytes: bytes - (bytes >> (2 * number + 1)), state: state(number) };
+        run.network = run.network.map(|network| network.with(found));
+        run
+    };
+    outcome.runs = super::super::matrix::rows(end_bytes).into_iter().enumerate().map(of_row).collect();
+    (outcome.matrix, outcome.limit) = (Some(Matrix { end_bytes }), limit(&outcome.runs));
+    outcome
 }
 
 fn sweep() -> Outcome {
@@ -110,6 +132,54 @@ fn all_nodes_of_a_field() {
 }
 
 #[test]
+fn a_matrix_of_reads() {
+    insta::assert_snapshot!(text(&matrix(9 << 30)));
+}
+
+#[test]
+fn a_matrix_says_what_the_image_is_too_short_for() {
+    let notes = |end_bytes: u64| {
+        let text = text(&matrix(end_bytes));
+        let is_note = |line: &&str| line.starts_with("the image has");
+        let rows = text.lines().filter(|line| !is_note(line) && line.contains(" image ")).count();
+        (text.lines().find(is_note).map(str::to_owned), rows)
+    };
+    assert_eq!(notes(8 << 30), (None, 0));
+    let (note, rows) = notes((300 << 20) + 1);
+    assert_eq!(note.unwrap(), "the image has 300.0 MiB: instead of 8G, the second span is all of it");
+    assert_eq!(rows, 2 * 4);
+    let (note, rows) = notes(12_345);
+    assert_eq!(note.unwrap(), "the image has 12.1 KiB: there is one span, all of it");
+    assert_eq!(rows, 2 * 4);
+}
+
+#[test]
+fn a_matrix_says_whether_it_measured_memory_or_the_network() {
+    let last = |states: [Option<State>; 4]| {
+        let mut outcome = matrix(1 << 20);
+        for (run, state) in outcome.runs.iter_mut().zip(states) {
+            let network = run.network.take().unwrap();
+            run.network = state.map(|state| network.with(Found { hit_bytes: 0, state }));
+        }
+        let text = text(&outcome);
+        text.split("\n\n").map(|part| part.lines().last().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    use State::{Cold, Mixed, Warm};
+    for (states, want) in [
+        ([Some(Warm); 4], "all warm: the bytes were here, and the network was not measured"),
+        ([Some(Mixed); 4], "all mixed: a part of the bytes was here, the rest came while they were read"),
+        ([Some(Cold); 4], "all cold: the bytes came over the network while they were read"),
+        (
+            [Some(Cold), Some(Mixed), Some(Warm), Some(Warm)],
+            "2 warm, 1 mixed, 1 cold: each run finds what the earlier ones left here",
+        ),
+        ([None; 4], "no daemon told whether the bytes were in memory: compare no figures of two calls"),
+    ] {
+        assert!(last(states).contains(&want.to_owned()), "{:?}", last(states));
+    }
+}
+
+#[test]
 fn a_slow_machine_does_not_call_all_others_slow() {
     let limit_line = |outcome: &Outcome| text(outcome).split("\nlimit: ").nth(1).unwrap_or_default().to_owned();
     let mut outcome = field();
@@ -131,8 +201,14 @@ fn a_slow_machine_does_not_call_all_others_slow() {
 #[test]
 fn what_is_not_known_is_not_guessed() {
     let mut outcome = outcome();
-    outcome.target =
-        Target::Export { export: "nbd://h/\u{1b}[2J".to_owned(), node: None, addr: None, pid: None, filled: None };
+    outcome.target = Target::Export {
+        export: "nbd://h/\u{1b}[2J".to_owned(),
+        node: None,
+        addr: None,
+        origin: None,
+        pid: None,
+        filled: None,
+    };
     (outcome.image, outcome.link, outcome.interrupted) = (None, Link::default(), true);
     for run in &mut outcome.runs {
         (run.network, run.delay_us, run.unanswered, run.refused) = (None, None, 3, 1);
@@ -144,7 +220,13 @@ fn what_is_not_known_is_not_guessed() {
 
 #[test]
 fn lines_fit_into_eighty_columns() {
-    for row in text(&outcome()).lines().chain(text(&sweep()).lines()).chain(text(&field()).lines()) {
+    for row in text(&outcome())
+        .lines()
+        .chain(text(&sweep()).lines())
+        .chain(text(&field()).lines())
+        .chain(text(&matrix(9 << 30)).lines())
+        .chain(text(&matrix(5)).lines())
+    {
         assert!(row.chars().count() <= 80, "{row}");
     }
 }
@@ -230,7 +312,7 @@ fn the_json_has_the_promised_names() {
 fn each_field_of_the_object_is_documented_and_no_other() {
     const DOCUMENT: &str = include_str!("../../../docs/reference/bench-json.md");
     let of = |outcome: &Outcome| fields(&serde_json::to_value(outcome).expect("plain data becomes JSON"));
-    let all = &(&of(&outcome()) | &of(&sweep())) | &of(&field());
+    let all = &(&(&of(&outcome()) | &of(&sweep())) | &of(&field())) | &of(&matrix(9 << 30));
     assert_eq!(documented(DOCUMENT), all);
     assert_eq!(format_of(DOCUMENT), Some(FORMAT));
     assert_eq!(fields(&example(DOCUMENT)), of(&outcome()));

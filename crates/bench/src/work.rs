@@ -18,6 +18,8 @@ const GRACE: Duration = Duration::from_secs(2);
 pub enum Order {
     /// One after the other, from the start again after the last.
     Sequential,
+    /// The same, but the first is any: runs on one image seldom find what the one before brought.
+    Onward,
     /// Any; a block may come again.
     Random,
 }
@@ -54,6 +56,7 @@ impl Work {
         let turn = self.taken.fetch_add(1, Ordering::Relaxed);
         let block = match self.order {
             Order::Sequential => turn % self.blocks,
+            Order::Onward => (self.seed % self.blocks + turn % self.blocks) % self.blocks,
             Order::Random => mixed(self.seed.wrapping_add(turn)) % self.blocks,
         };
         (turn < self.count).then_some(block)
@@ -89,6 +92,18 @@ mod tests {
         assert_eq!(all(&work), [0, 1, 2, 0, 1]);
         assert_eq!(work.take(), None);
         assert!(!work.is_over(), "answers are waited for");
+    }
+
+    #[test]
+    fn onward_takes_each_block_once_from_any_on() {
+        let work = Work::new(Order::Onward, 10, 10, LONG, Arc::default());
+        let mut taken = all(&work);
+        assert!(taken.windows(2).all(|pair| pair[1] == (pair[0] + 1) % 10), "{taken:?}");
+        taken.sort_unstable();
+        assert_eq!(taken, (0..10).collect::<Vec<_>>());
+        let first = |_| Work::new(Order::Onward, 1 << 40, 1, LONG, Arc::default()).take();
+        let firsts: std::collections::BTreeSet<_> = (0..4).map(first).collect();
+        assert!(firsts.len() > 1, "{firsts:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use vfield_e2e::liar::{Twist, answer, twist};
 use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Lab, LabError, Link};
+use vfield_lab::{Daemon, Lab, LabError, Link};
 
 /// A benchmark in these tests takes a few seconds.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -107,6 +107,42 @@ fn the_own_store_is_told_from_the_network() -> Outcome {
     for run in found["runs"].as_array().into_iter().flatten() {
         assert_eq!((bytes(&run["bytes"]), bytes(&run["requests"])), (MIB, 16));
     }
+    Ok(())
+}
+
+#[test]
+fn a_matrix_says_where_the_bytes_came_from() -> Outcome {
+    let image_bytes = 8 * MIB + 777;
+    let field = Field::start(Plan { image_bytes, stores: &["all", "0"], ..Plan::default() })?;
+    field.filled()?;
+    let [full, empty] = &field.nodes[..] else { panic!("two nodes were asked for") };
+    let ask =
+        |node: &Daemon, words: &[&str]| outcome(node.ask("bench").args(["--matrix", "--seconds", "1"]).args(words));
+    for (node, warm, origin) in [(full, true, false), (empty, false, false), (&field.origin, true, true)] {
+        let found = ask(node, &[])?;
+        let runs = found["runs"].as_array().cloned().unwrap_or_default();
+        let made: Vec<_> = runs.iter().map(|run| (run["pattern"].as_str(), run["block_bytes"].as_u64())).collect();
+        let (random, sequential) = (Some("random"), Some("sequential"));
+        let (small, large) = (Some(4 << 10), Some(64 << 10));
+        assert_eq!(made, [(random, small), (sequential, small), (random, large), (sequential, large)]);
+        assert_eq!((bytes(&found["matrix"]["end_bytes"]), &found["target"]["origin"]), (image_bytes, &origin.into()));
+        for run in &runs {
+            check(run);
+            assert_eq!(
+                (&run["streams"], &run["depth"], bytes(&run["span_bytes"])),
+                (&1.into(), &1.into(), image_bytes)
+            );
+            let network = &run["network"];
+            // What passes through a node without a store stays there for a while.
+            assert!(bytes(&network["bytes"]) > 0 || network["state"] == "warm", "{run:#}");
+            assert!(!warm || bytes(&network["bytes"]) == 0, "{run:#}");
+            assert!(bytes(&network["hit_bytes"]) <= bytes(&run["bytes"]), "{run:#}");
+            assert!(!warm || network["hit_bytes"] == run["bytes"], "{run:#}");
+        }
+        assert_eq!(runs[0]["network"]["state"] == "warm", warm, "{found:#}");
+    }
+    let streams = ask(full, &["--streams", "1,2"])?;
+    assert_eq!(streams["runs"].as_array().map(Vec::len), Some(8), "{streams:#}");
     Ok(())
 }
 
