@@ -59,8 +59,8 @@ pub fn sign(options: &SignOptions, volume: Volume) -> Result<(), Failure> {
     output::put(statement.as_bytes())
 }
 
-/// Seconds since 1970, and later than the signature that lies at `path`, whatever the clock says: of
-/// two signed images, readers refuse the earlier one.
+/// Seconds since 1970, and later than the signature that lies at `path`, whatever the clock says.
+/// Of two signed images, readers refuse the earlier one.
 pub fn later_than(path: &Path) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let last = read_short(path).ok().flatten().and_then(|last| timestamp_of(&last)).unwrap_or_default();

@@ -427,7 +427,7 @@ fn percent(share: f64) -> String {
     if share > 0.0 && tenths < 1.0 { "under 0.1 %".to_owned() } else { format!("{:.1} %", tenths / 10.0) }
 }
 
-/// What is missing to all, so that both shares that are shown have the sum of 100 %.
+/// The rest, rounded up to a tenth: both shares that are shown have the sum of 100 %.
 fn missing(share: f64) -> String {
     let tenths = ((1.0 - share.clamp(0.0, 1.0)) * 1000.0 - 1e-9).ceil();
     if share > 0.999 && share < 1.0 { "under 0.1 %".to_owned() } else { format!("{:.1} %", tenths.abs() / 10.0) }

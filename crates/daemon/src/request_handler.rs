@@ -123,6 +123,7 @@ impl RequestHandler {
             }
             Event::BootstrapFailed { addr, why } => format!("waiting for {addr}: {why}"),
             Event::NoImages => "waiting for an image: the field has none yet".to_owned(),
+            Event::TagWaits { tag, why } => format!("waiting for tag {tag}: {why}"),
             _ => return,
         };
         *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = doing;

@@ -1,5 +1,5 @@
-//! Which address of this machine leads to another one. Sends nothing: a UDP socket that is connected
-//! tells which address the kernel would use.
+//! Which address of this machine leads to another one. Sends nothing: a connected UDP socket tells
+//! which address the kernel would use.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -161,7 +161,7 @@ function showImages(field) {
     card.role.textContent = role;
     card.role.hidden = role === "";
     card.root.classList.toggle("old", weight(image, field) > 0);
-    card.facts.replaceChildren(fact(bytes(image.size_bytes), "long"), fact(percent(image.coverage), "covered"), fact(percent(image.verified), "verified"), fact(String(image.copies_min), "fewest copies"), fact(String(image.stores.length), "stores"), fact(String(image.origins), image.origins === 1 ? "origin" : "origins"));
+    card.facts.replaceChildren(fact(bytes(image.size_bytes), "long"), fact(percent(image.coverage), "covered"), fact(percent(image.verified), "verified"), make("span", {}, "fewest copies ", make("b", {}, String(image.copies_min))), fact(String(image.stores.length), "stores"), fact(String(image.origins), image.origins === 1 ? "origin" : "origins"));
     if (image.claimed.length) card.holder.replaceChildren(band(image));
     const chosen = field.nodes.findIndex((node) => node.id === page.chosen);
     card.at = stores(card.canvas, image, chosen);

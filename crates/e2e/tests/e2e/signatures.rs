@@ -157,7 +157,7 @@ fn a_name_does_not_go_back_to_what_was_signed_before() -> Outcome {
     Ok(())
 }
 
-/// The image of today is signed later than that of yesterday, whose signer's clock was a year ahead.
+/// The image of today is signed later than that of yesterday, when the clock was a year ahead.
 #[test]
 fn a_clock_that_was_ahead_does_not_outdate_the_next_image() -> Outcome {
     if !have(&NEEDS) {

@@ -319,7 +319,11 @@ fn a_follower_waits_for_its_tag() -> Outcome {
     // A name that was mistyped.
     let words = ["--follow", "prdo", "--open"];
     let mut mistaken = vfield().join(room.lab.host(2), room.origin.addr()).args(&words).store("0").spawn()?;
-    mistaken.says("tag prdo: no member knows the tag; members know prod; what is here goes on", SOON)?;
+    let why = "no member knows the tag; members know prod";
+    mistaken.says(&format!("tag prdo: {why}; what is here goes on"), SOON)?;
+    let status = mistaken.ask_to(&["status"]).output()?;
+    let said = String::from_utf8_lossy(&status.stderr);
+    assert!(said.contains(&format!("the daemon is still starting: waiting for tag prdo: {why}")), "{said}");
     Ok(())
 }
 
