@@ -81,7 +81,7 @@ function showVerdicts(field) {
   const slow = field.slow.map((line) => ["warn", line, "nodes ask it last; vfield doctor on that machine says more"]);
   const liars = field.nodes.filter((node) => node.state === "blamed").slice(0, 3)
     .map((node) => ["bad", `${node.addr} sent wrong bytes or broke the protocol`, "nothing of it was used, and this node does not ask it for a while; look at that machine's memory, disk and program"]);
-  const waiting = field.following.map((one) => [...followed(one), "the version of now stays in use"]).filter(([grave]) => grave !== "");
+  const waiting = field.following.map((one) => [...followed(one), one.serial > 0 ? "that version stays in use" : "the first version is taken as soon as it can be"]).filter(([grave]) => grave !== "");
   const images = [...field.images].sort((a, b) => weight(a, field) - weight(b, field)).map((image) => verdict(image, field.tags));
   const rows = [...liars, ...waiting, ...images, ...slow].map(([grave, sentence, reason]) => {
     return make("p", { className: `verdict ${grave}` }, make("b", { ariaHidden: "true" }, grave === "" ? "✓" : "!"), make("span", {}, sentence, make("small", {}, reason)));

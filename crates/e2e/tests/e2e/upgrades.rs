@@ -27,11 +27,17 @@ fn pid(daemon: &Daemon) -> Result<u64, LabError> {
     Ok(daemon.status()?["pid"].as_u64().expect("a daemon has a process"))
 }
 
+/// Copies a program that is started at once. No thread of the tests may have it open for writing: a
+/// child that another thread starts at that moment would inherit that, and the program be busy.
+fn copy_program(from: &Path, to: &Path) -> Result<(), LabError> {
+    run(Command::new("cp").arg(from).arg(to)).map(drop)
+}
+
 /// A field with one node under a guard, started from a program that can be replaced.
 fn guarded(stores: &[&str]) -> Result<(Field, Daemon, PathBuf), Failed> {
     let field = Field::start(Plan { image_bytes: IMAGE, stores, spare_hosts: 1, ..Plan::default() })?;
     let own = field.lab.dir().join("vfield-own");
-    std::fs::copy(field.vfield.path(), &own)?;
+    copy_program(field.vfield.path(), &own)?;
     let last = field.nodes.len();
     let through = field.nodes.last().unwrap_or(&field.origin).addr();
     let vfield = Vfield::at(&own);
@@ -146,7 +152,7 @@ fn a_program_that_cannot_take_over_changes_nothing() -> Outcome {
     assert!(refused.contains("ermission denied"), "{refused}");
     // The text lies where the daemon's own program came from.
     std::fs::rename(&own, own.with_extension("away"))?;
-    std::fs::copy(&broken, &own)?;
+    copy_program(&broken, &own)?;
     let refused = run(Command::new(field.vfield.path()).args(["upgrade", "--control"]).arg(node.control()));
     let refused = refused.expect_err("it cannot be executed").to_string();
     assert!(refused.contains("ermission denied"), "{refused}");
