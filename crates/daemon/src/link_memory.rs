@@ -4,7 +4,7 @@
 //! A number for each address of the machine, in the place for lasting state of a service manager. It
 //! is a hint: what is measured anew counts more, and a damaged file is none.
 
-use crate::{rollback, tags};
+use crate::lasting;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::net::IpAddr;
@@ -24,17 +24,17 @@ const BYTES_MAX: u64 = 21;
 
 /// Bytes a second that an earlier daemon with this address in its field has measured.
 pub fn remembered(ip: IpAddr) -> Option<u64> {
-    tags::has_place().then(|| read(&rollback::usual_dir(), ip)).flatten()
+    lasting::has_place().then(|| read(&lasting::usual_dir(), ip)).flatten()
 }
 
 /// Keeps what the node measures, while it is polled.
 pub async fn keep(node: Arc<Node>) {
-    let (dir, mut kept, mut has_warned) = (rollback::usual_dir(), None, false);
+    let (dir, mut kept, mut has_warned) = (lasting::usual_dir(), None, false);
     loop {
         tokio::time::sleep(EVERY).await;
         let Some((ip, bytes_per_s)) = node.measured_link().filter(|now| kept != Some(*now)) else { continue };
         kept = Some((ip, bytes_per_s));
-        if let Err(error) = rollback::replace(&dir, &name(ip), format!("{bytes_per_s}\n").as_bytes())
+        if let Err(error) = lasting::replace(&dir, &name(ip), format!("{bytes_per_s}\n").as_bytes())
             && !std::mem::replace(&mut has_warned, true)
         {
             tracing::warn!("what the link carries cannot be kept in {}: {}", dir.display(), plain(&error));
@@ -73,7 +73,7 @@ mod tests {
             ("fast", None),
             ("", None),
         ] {
-            rollback::replace(dir.path(), &name(ip), text.as_bytes()).unwrap();
+            lasting::replace(dir.path(), &name(ip), text.as_bytes()).unwrap();
             assert_eq!(read(dir.path(), ip), number, "{text:?}");
         }
         fs::write(dir.path().join(name(ip)), [0xFF; 9]).unwrap();
