@@ -69,12 +69,17 @@ pub fn judge(host: &str, asked: Extent, status: StatusCode, headers: &HeaderMap)
         StatusCode::OK => {
             Err(ObjectError::lasting(format!("{host} has no range support: it answers with all of the object (200)")))
         }
-        status if is_passing(status) => Err(ObjectError::Failed {
-            why: format!("{} from {host}", words(status)),
-            after: retry_after(headers, SystemTime::now()),
-            lasting: false,
-        }),
-        status => Err(ObjectError::lasting(format!("{} from {host}", words(status)))),
+        status => Err(refusal(host, status, headers)),
+    }
+}
+
+/// The error of `host` that its status tells.
+pub fn refusal(host: &str, status: StatusCode, headers: &HeaderMap) -> ObjectError {
+    let why = format!("{} from {host}", words(status));
+    if is_passing(status) {
+        ObjectError::Failed { why, after: retry_after(headers, SystemTime::now()), lasting: false }
+    } else {
+        ObjectError::lasting(why)
     }
 }
 

@@ -8,10 +8,10 @@ use crate::address::Address;
 use crate::answer::{self, Part};
 use crate::connection::{Connections, Sender, speak};
 use crate::redirect::{self, REDIRECTS_MAX};
-use crate::signing::Signer;
+use crate::signing::{Signed, Signer};
 use crate::tokens::Tokens;
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HOST, LOCATION, RANGE, USER_AGENT, WWW_AUTHENTICATE};
 use hyper::{Request, Response};
@@ -25,13 +25,13 @@ use vfield_block::object::ObjectError;
 
 /// Time until the head of an answer. A store that has to fetch an object from elsewhere takes
 /// seconds.
-const HEAD_WITHIN: Duration = Duration::from_secs(10);
+pub const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// Time within which some byte of a body has to come. After it, another connection is better.
 const SOME_WITHIN: Duration = Duration::from_secs(5);
 /// Time for a whole body, besides that at [`RATE_MIN`].
 const BODY_WITHIN: Duration = Duration::from_secs(20);
 /// Lowest rate in bytes per second: a body that trickles holds a place among the requests.
-const RATE_MIN: u64 = 128 << 10;
+pub const RATE_MIN: u64 = 128 << 10;
 /// Most bytes that are read of the body of a refusal.
 const REFUSAL_MAX: usize = 4 << 10;
 
@@ -167,11 +167,13 @@ impl Client {
             request = request.header(AUTHORIZATION, token);
         }
         if let Access::Bucket(signer) = &self.access {
-            for (name, value) in signer.headers(&host, &at.path, &range, SystemTime::now()) {
+            let (query, range) = (at.query.as_deref().unwrap_or_default(), Some(range.as_str()));
+            let signed = Signed { method: "GET", host: &host, path: &at.path, query, range, body: b"" };
+            for (name, value) in signer.headers(signed, SystemTime::now()) {
                 request = request.header(name, value);
             }
         }
-        let request = request.body(Empty::<Bytes>::new());
+        let request = request.body(Full::default());
         let request = request.map_err(|error| ObjectError::lasting(format!("{host}: {error}")))?;
         match timeout(HEAD_WITHIN, sender.send_request(request)).await {
             Ok(Ok(response)) => Ok(response),
@@ -285,14 +287,14 @@ async fn explained(error: ObjectError, response: Response<Incoming>, within: Dur
 }
 
 /// The content of the element `Code` of an error of S3.
-fn code(text: &str) -> Option<&str> {
+pub fn code(text: &str) -> Option<&str> {
     let (code, _) = text.split_once("<Code>")?.1.split_once("</Code>")?;
     let is_word = !code.is_empty() && code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_word.then_some(code)
 }
 
 /// The innermost cause: hyper's own words are about its parts.
-fn reason(error: &hyper::Error) -> String {
+pub fn reason(error: &hyper::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;
@@ -324,7 +326,7 @@ mod tests {
             dripped
         });
         let mut sender = speak(near).await.unwrap();
-        let request = Request::get("/x").header(HOST, "h").body(Empty::<Bytes>::new()).unwrap();
+        let request = Request::get("/x").header(HOST, "h").body(Full::default()).unwrap();
         let response = sender.send_request(request).await.unwrap();
         let error = ObjectError::lasting("403 Forbidden from h");
         assert_eq!(explained(error.clone(), response, Duration::from_millis(20)).await, error);

@@ -6,7 +6,7 @@
 
 use crate::address::Server;
 use bytes::Bytes;
-use http_body_util::Empty;
+use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -30,7 +30,7 @@ const STEP_MAX: Duration = Duration::from_secs(4);
 const ADDRESSES_MAX: usize = 4;
 
 /// A connection that a request can be sent on.
-pub type Sender = SendRequest<Empty<Bytes>>;
+pub type Sender = SendRequest<Full<Bytes>>;
 
 /// Makes connections and keeps those that are idle.
 pub struct Connections {

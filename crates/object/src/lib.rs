@@ -3,15 +3,18 @@
 //! A [`Place`] is what a command line names: `https://`, `http://`, `s3://` or `oci:`. It opens
 //! objects as [`vfield_block::object::Object`]s. Invariant: bytes are given out only if the answer
 //! is a part of the object, of the asked position and length; anything else is an error in words.
+//! A [`Bucket`] is written to as well, by requests of the same kind.
 //! Everything that comes from a server is hostile until parsed: heads are bounded by hyper, bodies
 //! by the asked length, redirects by [`redirect`]. It keeps no bytes and knows neither chunks nor
 //! nodes. [`Mirrors`] are several places of one object as one; all other retries are the node's.
 
 mod address;
 mod answer;
+mod bucket;
 mod client;
 mod connection;
 mod credentials;
+mod listing;
 mod mirrors;
 mod object;
 mod place;
@@ -23,6 +26,8 @@ mod text;
 mod tokens;
 mod trust;
 
+pub use bucket::{Bucket, Range, When, Whole, WriteError};
 pub use client::{Over, read_over};
+pub use listing::{Listed, Listing};
 pub use mirrors::Mirrors;
 pub use place::{BadPlace, Place};

@@ -13,12 +13,31 @@ use std::fmt::Write as _;
 /// # Errors
 /// In words.
 pub fn resolve(text: &str, variable: Variable<'_>) -> Result<(Address, Signer), String> {
-    let (bucket, key) = text.split_once('/').ok_or("it names no key: s3://BUCKET/KEY")?;
-    if !is_bucket(bucket) {
-        return Err("no name of a bucket: 3 to 63 letters, digits, dots and hyphens".to_owned());
-    }
+    let Root { mut address, signer, key } = root(text, variable)?;
     if key.is_empty() || key.ends_with('/') {
         return Err("it names no key: s3://BUCKET/KEY".to_owned());
+    }
+    address.path = format!("{}/{}", address.path, encode(&key, "/"));
+    Ok((address, signer))
+}
+
+/// A bucket, and the key or the beginning of keys that was named with it.
+pub struct Root {
+    /// The bucket's; its path has no slash at its end.
+    pub address: Address,
+    pub signer: Signer,
+    /// As it was typed; empty if only the bucket was named.
+    pub key: String,
+}
+
+/// Resolves `BUCKET` or `BUCKET/KEY`, the text after `s3://`.
+///
+/// # Errors
+/// In words.
+pub fn root(text: &str, variable: Variable<'_>) -> Result<Root, String> {
+    let (bucket, key) = text.split_once('/').unwrap_or((text, ""));
+    if !is_bucket(bucket) {
+        return Err("no name of a bucket: 3 to 63 letters, digits, dots and hyphens".to_owned());
     }
     let region = credentials::region(variable);
     if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
@@ -34,10 +53,10 @@ pub fn resolve(text: &str, variable: Variable<'_>) -> Result<(Address, Signer), 
     let mut address = Address::parse(&base).map_err(|why| format!("AWS_ENDPOINT_URL: {why}"))?;
     let in_host = address.server.host.starts_with(&format!("{bucket}."));
     let dir = address.path.trim_end_matches('/');
-    let bucket = if in_host { String::new() } else { format!("/{bucket}") };
-    address.path = format!("{dir}{bucket}/{}", encode(key));
+    address.path = if in_host { dir.to_owned() } else { format!("{dir}/{bucket}") };
     address.query = None;
-    Ok((address, Signer { region, credentials: Credentials::find(variable) }))
+    let signer = Signer { region, credentials: Credentials::find(variable) };
+    Ok(Root { address, signer, key: key.to_owned() })
 }
 
 fn is_bucket(name: &str) -> bool {
@@ -45,11 +64,12 @@ fn is_bucket(name: &str) -> bool {
     (3..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('.') && !name.contains("..")
 }
 
-/// Percent-encodes all but slashes and the characters that S3's signature leaves as they are.
-fn encode(key: &str) -> String {
-    key.bytes().fold(String::new(), |mut text, byte| {
+/// Percent-encodes all but `kept` and the characters that S3's signature leaves as they are.
+pub fn encode(text: &str, kept: &str) -> String {
+    text.bytes().fold(String::new(), |mut text, byte| {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => text.push(byte.into()),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(byte.into()),
+            _ if kept.as_bytes().contains(&byte) => text.push(byte.into()),
             // Writing to a string cannot fail.
             _ => drop(write!(text, "%{byte:02X}")),
         }
@@ -81,6 +101,19 @@ mod tests {
         ] {
             assert_eq!(url(text, &set).as_deref(), Ok(to), "{text}");
         }
+    }
+
+    #[test]
+    fn a_bucket_alone_is_a_root() {
+        let elsewhere = |name: &str| (name == "AWS_ENDPOINT_URL_S3").then(|| "http://127.0.0.1:9000/s3/".to_owned());
+        for (text, path, key) in
+            [("images", "/s3/images", ""), ("images/", "/s3/images", ""), ("images/a b/", "/s3/images", "a b/")]
+        {
+            let root = root(text, &elsewhere).unwrap();
+            assert_eq!((root.address.path.as_str(), root.key.as_str()), (path, key), "{text}");
+        }
+        assert_eq!(root("images/a", &|_: &str| None).map(|root| root.address.path), Ok(String::new()));
+        assert!(root("a/b", &elsewhere).is_err());
     }
 
     #[test]

@@ -1,17 +1,14 @@
 //! Signatures of requests to S3: AWS Signature Version 4, in the header `Authorization`.
 //!
-//! After <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>. Requests
-//! have no body, and the path is signed as it goes on the wire. The client asks for the headers of
-//! each request; without credentials there are none.
+//! After <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>. The path
+//! and the query are signed as they go on the wire, the body by its SHA-256. Clients ask for the
+//! headers of each request; without credentials there are none.
 
 use crate::credentials::{Credentials, Keys};
 use ring::digest::{SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// SHA-256 of no bytes: the body of each request.
-const NO_BODY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// Signs the requests for one bucket.
 #[derive(Debug, Clone)]
@@ -20,37 +17,43 @@ pub struct Signer {
     pub credentials: Credentials,
 }
 
+/// The parts of a request that are signed.
+#[derive(Debug, Clone, Copy)]
+pub struct Signed<'a> {
+    pub method: &'a str,
+    pub host: &'a str,
+    /// Percent-encoded, as it goes on the wire.
+    pub path: &'a str,
+    /// Names and values encoded, in the order of the names; empty without one.
+    pub query: &'a str,
+    /// The header `Range`, if there is one.
+    pub range: Option<&'a str>,
+    pub body: &'a [u8],
+}
+
 impl Signer {
-    /// The headers to add to a GET of `path` at `host` for a range.
-    pub fn headers(&self, host: &str, path: &str, range: &str, now: SystemTime) -> Vec<(&'static str, String)> {
-        self.credentials.keys().map_or_else(Vec::new, |keys| sign_get(&keys, &self.region, host, path, range, now))
+    /// The headers to add to a request. The client sends host and range itself.
+    pub fn headers(&self, signed: Signed<'_>, now: SystemTime) -> Vec<(&'static str, String)> {
+        self.credentials.keys().map_or_else(Vec::new, |keys| sign_with(&keys, &self.region, signed, now))
     }
 }
 
-fn sign_get(
-    keys: &Keys,
-    region: &str,
-    host: &str,
-    path: &str,
-    range: &str,
-    now: SystemTime,
-) -> Vec<(&'static str, String)> {
+fn sign_with(keys: &Keys, region: &str, signed: Signed<'_>, now: SystemTime) -> Vec<(&'static str, String)> {
+    let Signed { method, host, path, query, range, body } = signed;
     let at = timestamp(now.duration_since(UNIX_EPOCH).unwrap_or_default());
     let day = &at[..8];
-    let mut signed = vec![
-        ("host", host.to_owned()),
-        ("range", range.to_owned()),
-        ("x-amz-content-sha256", NO_BODY.to_owned()),
-        ("x-amz-date", at.clone()),
-    ];
-    signed.extend(keys.token.clone().map(|token| ("x-amz-security-token", token)));
+    let body = hex(digest(&SHA256, body).as_ref());
+    let mut own = vec![("x-amz-content-sha256", body.clone()), ("x-amz-date", at.clone())];
+    own.extend(keys.token.clone().map(|token| ("x-amz-security-token", token)));
+    let others = std::iter::once(("host", host.to_owned())).chain(range.map(|range| ("range", range.to_owned())));
+    let signed: Vec<_> = others.chain(own.iter().cloned()).collect();
     let names = signed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
     let lines = signed.iter().fold(String::new(), |mut lines, (name, value)| {
         // Writing to a string cannot fail.
         let _ = writeln!(lines, "{name}:{value}");
         lines
     });
-    let request = format!("GET\n{path}\n\n{lines}\n{names}\n{NO_BODY}");
+    let request = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{body}");
     let scope = format!("{day}/{region}/s3/aws4_request");
     let hashed = hex(digest(&SHA256, request.as_bytes()).as_ref());
     let text = format!("AWS4-HMAC-SHA256\n{at}\n{scope}\n{hashed}");
@@ -60,10 +63,8 @@ fn sign_get(
     let signature = hex(&mac(&key, text.as_bytes()));
     let authorization =
         format!("AWS4-HMAC-SHA256 Credential={}/{scope},SignedHeaders={names},Signature={signature}", keys.id);
-    // The client sends host and range itself.
-    let mut headers: Vec<_> = signed.into_iter().skip(2).collect();
-    headers.push(("authorization", authorization));
-    headers
+    own.push(("authorization", authorization));
+    own
 }
 
 fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
@@ -111,27 +112,52 @@ mod tests {
         }
     }
 
-    /// The example "GET Object" of the documentation.
-    #[test]
-    fn the_documented_example_is_signed_as_documented() {
-        let keys = Keys {
+    /// The key of the documentation's examples.
+    fn documented() -> Keys {
+        Keys {
             id: "AKIAIOSFODNN7EXAMPLE".to_owned(),
             secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned(),
             token: None,
-        };
+        }
+    }
+
+    const GET: Signed<'static> = Signed {
+        method: "GET",
+        host: "examplebucket.s3.amazonaws.com",
+        path: "/test.txt",
+        query: "",
+        range: Some("bytes=0-9"),
+        body: b"",
+    };
+
+    /// The examples "GET Object" and "Get Bucket (List Objects)" of the documentation.
+    #[test]
+    fn the_documented_examples_are_signed_as_documented() {
         let now = UNIX_EPOCH + Duration::from_secs(1_369_353_600);
-        let headers = sign_get(&keys, "us-east-1", "examplebucket.s3.amazonaws.com", "/test.txt", "bytes=0-9", now);
-        let authorization = &headers.last().unwrap().1;
-        let signature = "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41";
-        assert!(authorization.ends_with(&format!("Signature={signature}")), "{authorization}");
-        assert!(authorization.contains("Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"));
+        let listing = Signed { path: "/", query: "max-keys=2&prefix=J", range: None, ..GET };
+        for (request, signature) in [
+            (GET, "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"),
+            (listing, "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
+        ] {
+            let headers = sign_with(&documented(), "us-east-1", request, now);
+            let authorization = &headers.last().unwrap().1;
+            assert!(authorization.ends_with(&format!("Signature={signature}")), "{authorization}");
+            assert!(authorization.contains("Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"));
+        }
     }
 
     #[test]
     fn a_session_token_is_signed_too() {
-        let keys = Keys { id: "a".to_owned(), secret: "b".to_owned(), token: Some("t".to_owned()) };
-        let headers = sign_get(&keys, "r", "h", "/k", "bytes=0-9", UNIX_EPOCH);
+        let keys = Keys { token: Some("t".to_owned()), ..documented() };
+        let headers = sign_with(&keys, "r", GET, UNIX_EPOCH);
         assert!(headers.contains(&("x-amz-security-token", "t".to_owned())));
         assert!(headers.last().unwrap().1.contains("x-amz-date;x-amz-security-token,"));
+    }
+
+    #[test]
+    fn a_body_is_signed() {
+        let of = |body| sign_with(&documented(), "r", Signed { method: "PUT", range: None, body, ..GET }, UNIX_EPOCH);
+        assert_ne!(of(b"a").last(), of(b"b").last());
+        assert_eq!(of(b"").first().unwrap().1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     }
 }

@@ -6,7 +6,7 @@
 use crate::address::Address;
 use crate::connection::Connections;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{HOST, HeaderMap, HeaderName, USER_AGENT};
 use hyper::{Request, StatusCode};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub async fn text(
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    let request = request.body(Empty::<Bytes>::new());
+    let request = request.body(Full::default());
     let request = request.map_err(|error| ObjectError::lasting(format!("{host}: {error}")))?;
     let failed = |why: String| ObjectError::passing(format!("{host}: {why}"));
     let asking = async {
