@@ -77,6 +77,12 @@ pub trait ObjectStore: Send + Sync + std::fmt::Debug + 'static {
         Vec::new()
     }
 
+    /// The id that the image has to have, as far as its address tells it. It is asked after the
+    /// object was opened.
+    fn image(&self) -> Option<[u8; 32]> {
+        None
+    }
+
     /// Opens the object whose address ends with `suffix` besides; the object itself if that is
     /// empty.
     fn open(&self, suffix: &str) -> ObjectOpening<'_>;

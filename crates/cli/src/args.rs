@@ -4,6 +4,7 @@
 //! decides what they mean together. [`crate::original`] translates the original's form into this
 //! one.
 
+mod bucket;
 mod doctor;
 mod leaving;
 mod overlay;
@@ -14,6 +15,7 @@ mod trust;
 mod upgrade;
 mod watch;
 
+pub use bucket::{BucketAction, BucketOptions};
 pub use doctor::{DoctorAction, DoctorOptions};
 pub use leaving::{DrainOptions, LeaveOptions};
 pub use overlay::{OverlayAction, OverlayOptions};
@@ -152,9 +154,12 @@ pub enum Command {
     /// Pack a directory or a tar as an EROFS image that shares most chunks with its last version
     #[command(after_help = pack::EXAMPLES)]
     Pack(PackOptions),
-    /// Serve a file with the running daemon, and move a tag to it
+    /// Serve a file with the running daemon, and move a tag to it; or put it into a bucket
     #[command(after_help = tag::PUBLISH_EXAMPLES)]
     Publish(PublishOptions),
+    /// List the versions of images in a bucket, or move a tag
+    #[command(after_help = bucket::EXAMPLES)]
+    Bucket(BucketOptions),
     /// List the tags of the field, move one, or go back
     #[command(after_help = tag::TAG_EXAMPLES)]
     Tag(TagOptions),

@@ -6,6 +6,11 @@
 
 pub mod admission_list;
 pub mod args;
+#[cfg(feature = "buckets")]
+mod bucket;
+#[cfg(not(feature = "buckets"))]
+#[path = "no_bucket.rs"]
+mod bucket;
 pub mod commands;
 pub mod crash;
 pub mod doctor;
@@ -112,7 +117,9 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Id(options) => commands::id(&options, volume),
         Command::Sign(options) => signature::sign(&options, volume),
         Command::Pack(options) => vfield_pack::run(&options, volume),
+        Command::Publish(options) if options.to.is_some() => bucket::publish(&options, volume),
         Command::Publish(options) => tag::publish(&options),
+        Command::Bucket(options) => bucket::run(&options),
         Command::Tag(options) => tag::run(&options),
         Command::Mount(options) => mount::run(&options),
         Command::Cat(options) => commands::cat(&options),

@@ -51,7 +51,13 @@ pub fn mirrors(mirrors: &[PathBuf], files: &[PathBuf]) -> Result<Vec<Place>, Fai
 
 /// An object that was named.
 #[cfg(feature = "objects")]
-pub struct Place(Parsed);
+pub enum Place {
+    /// One that lies somewhere as it is.
+    Plain(Box<Parsed>),
+    /// An image in the packs of a bucket.
+    #[cfg(feature = "buckets")]
+    Packed(Box<vfield_bucket::Packed>),
+}
 
 /// No object can be named.
 #[cfg(not(feature = "objects"))]
@@ -65,13 +71,21 @@ impl Place {
     /// If it cannot be an object.
     pub fn find(path: &Path) -> Result<Option<Self>, Failure> {
         let Some(text) = path.to_str().filter(|text| Parsed::is_meant(text)) else { return Ok(None) };
+        #[cfg(feature = "buckets")]
+        if let Some(packed) = crate::bucket::packed(text)? {
+            return Ok(Some(Self::Packed(Box::new(packed))));
+        }
+        #[cfg(not(feature = "buckets"))]
+        if text.starts_with("s3://") && text.contains('#') {
+            return Err(crate::bucket::missing());
+        }
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let parsed = Parsed::parse(text, &variable).map_err(|bad| {
             let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
             let hint = "give https://HOST/PATH, s3://BUCKET/KEY or oci:HOST/REPOSITORY:TAG; SSL_CERT_FILE names other authorities";
             Failure::usage(format!("the {scheme} address of an image: {}", bad.fact)).hint(hint)
         })?;
-        Ok(Some(Self(parsed)))
+        Ok(Some(Self::Plain(Box::new(parsed))))
     }
 
     /// The name of its image if none is given.
@@ -79,8 +93,13 @@ impl Place {
     /// # Errors
     /// If its address ends with no name.
     pub fn name(&self) -> Result<String, Failure> {
-        let ImageName(name) = self.0.file_name().parse().map_err(|_| {
-            let fact = format!("{}: the end of its address cannot name an image", self.0.address());
+        let name = match self {
+            Self::Plain(place) => place.file_name(),
+            #[cfg(feature = "buckets")]
+            Self::Packed(packed) => packed.file_name(),
+        };
+        let ImageName(name) = name.parse().map_err(|_| {
+            let fact = format!("{}: the end of its address cannot name an image", self.address().display());
             Failure::usage(fact).hint("choose one with --name NAME")
         })?;
         Ok(name)
@@ -88,13 +107,21 @@ impl Place {
 
     /// Its address for people.
     pub fn address(&self) -> PathBuf {
-        PathBuf::from(self.0.address())
+        PathBuf::from(match self {
+            Self::Plain(place) => place.address(),
+            #[cfg(feature = "buckets")]
+            Self::Packed(packed) => packed.address(),
+        })
     }
 
     /// The store to open it in, which has these mirrors.
     pub fn store(self, mirrors: Vec<Self>) -> Arc<dyn ObjectStore> {
-        let places = std::iter::once(self).chain(mirrors).map(|place| Arc::new(place.0) as Arc<dyn ObjectStore>);
-        Arc::new(Mirrors::new(places.collect()))
+        let store = |place| match place {
+            Self::Plain(place) => Arc::new(*place) as Arc<dyn ObjectStore>,
+            #[cfg(feature = "buckets")]
+            Self::Packed(packed) => Arc::new(*packed),
+        };
+        Arc::new(Mirrors::new(std::iter::once(self).chain(mirrors).map(store).collect()))
     }
 }
 

@@ -25,8 +25,9 @@ use vfield_trust::signature::{TrustedKeys, read_short};
 /// updates of a system leaves 86 % to a layout that stays, and 6 % to a rebuilt image.
 const SHARED_LITTLE: f64 = 50.0;
 
-/// Runs `vfield publish`.
+/// Runs `vfield publish` for the field of a daemon.
 pub fn publish(options: &PublishOptions) -> Result<(), Failure> {
+    let tag = options.tag.as_ref().ok_or_else(|| Failure::usage("neither --tag nor the URL of a bucket is given"))?;
     let control = options.control.control.as_deref();
     // A key that is wrong is found out before a large file is hashed.
     let signer = Signer::read(&options.signer)?;
@@ -37,8 +38,8 @@ pub fn publish(options: &PublishOptions) -> Result<(), Failure> {
         Err(failure) => served_before(options, control).ok_or(failure)?,
     };
     let status = client::status(control)?;
-    let known = signer.known(&status, &options.tag.0)?;
-    move_to(&signer, &options.tag.0, known, id, options.numbers, control)
+    let known = signer.known(&status, &tag.0)?;
+    move_to(&signer, &tag.0, known, id, options.numbers, control)
 }
 
 /// The image of a file that the daemon serves already.
@@ -99,7 +100,10 @@ impl Signer {
         if let (Some(file), Some(signer)) = (unsigned, signer) {
             return Ok(Self { public: public(signer)?, pen: Pen::Elsewhere(file.clone()) });
         }
-        let missing = || Failure::usage("neither --secret-key nor --unsigned is given");
+        let missing = || {
+            let failure = Failure::usage("neither --secret-key nor --unsigned is given");
+            failure.hint("sign with --secret-key KEY, or have it signed elsewhere: --unsigned FILE --signer KEY")
+        };
         let secret = signature::secret(secret_key.as_deref().ok_or_else(missing)?)?;
         let public = PublicKey::from_secret_key(&secret);
         let public = public.map_err(|error| Failure::failed(format!("signing failed: {error}")))?.to_base64();

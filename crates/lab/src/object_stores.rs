@@ -103,10 +103,23 @@ impl Buckets {
     /// # Errors
     /// If it cannot be started, or no one named it.
     pub fn start(host: &Host, dir: &Path) -> Result<Self, LabError> {
+        Self::start_with(host, dir, &[])
+    }
+
+    /// The same, and every write is refused.
+    ///
+    /// # Errors
+    /// If it cannot be started, or no one named it.
+    pub fn start_read_only(host: &Host, dir: &Path) -> Result<Self, LabError> {
+        Self::start_with(host, dir, &["--readonly"])
+    }
+
+    fn start_with(host: &Host, dir: &Path, options: &[&str]) -> Result<Self, LabError> {
         let missing = || LabError::Command { command: BUCKETS.to_owned(), why: "it is not set".to_owned() };
         let (program, addr) = (std::env::var_os(BUCKETS).ok_or_else(missing)?, free(host)?);
         let mut command = host.command(program);
-        command.args(["--port", &addr.to_string(), "--access", Self::KEY, "--secret", Self::SECRET, "posix"]);
+        command.args(["--port", &addr.to_string(), "--access", Self::KEY, "--secret", Self::SECRET]);
+        command.args(options).arg("posix");
         let process = listening(host.spawn("buckets", command.arg(dir))?, addr)?;
         Ok(Self { _process: process, addr })
     }

@@ -57,6 +57,10 @@ impl ObjectStore for Mirrors {
         self.places.iter().flat_map(|place| place.files()).collect()
     }
 
+    fn image(&self) -> Option<[u8; 32]> {
+        self.places.iter().find_map(|place| place.image())
+    }
+
     fn open(&self, suffix: &str) -> ObjectOpening<'_> {
         let suffix = suffix.to_owned();
         Box::pin(async move {

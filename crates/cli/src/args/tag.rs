@@ -26,7 +26,12 @@ Examples:
   vfield publish v1.erofs --tag prod -s operator.key    serve a file, and tag it
   vfield join 192.168.1.1 --follow prod --trust operator.pub --mount /mnt/field    each machine
   vfield pack root -o v2.erofs --like v1.erofs          the next version shares most chunks
-  vfield publish v2.erofs --tag prod -s operator.key --rollout 10";
+  vfield publish v2.erofs --tag prod -s operator.key --rollout 10
+
+Into a bucket, from which an origin serves it:
+  vfield publish v1.erofs s3://images/v1.erofs          an object, with its hashes beside it
+  vfield publish v1.erofs s3://images/room#prod         packs: the next version sends new chunks only
+  vfield serve s3://images/room#prod --listen 192.168.1.1";
 
 pub(super) const MOUNT_EXAMPLES: &str = "\
 Examples:
@@ -40,13 +45,7 @@ end it with `umount /srv/data`.";
 #[derive(Debug, Args)]
 pub struct TagSigner {
     /// Secret key of `minisign -G`; vfield asks for its password
-    #[arg(
-        long,
-        short = 's',
-        value_name = "KEY",
-        value_hint = ValueHint::FilePath,
-        required_unless_present = "unsigned"
-    )]
+    #[arg(long, short = 's', value_name = "KEY", value_hint = ValueHint::FilePath)]
     pub secret_key: Option<PathBuf>,
     /// Write the text of the tag to this file and tell nobody, to sign it on another machine
     #[arg(
@@ -82,9 +81,14 @@ pub struct PublishOptions {
     /// Image file or block device
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
+    /// Put it into a bucket, and tell no daemon: s3://BUCKET/NAME is an object, and
+    /// s3://BUCKET/PREFIX#TAG are packs that versions share
+    #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+    #[arg(conflicts_with_all = ["tag", "secret_key", "unsigned", "rollout", "serial", "name", "control"])]
+    pub to: Option<String>,
     /// The tag that names the image from now on
-    #[arg(long, value_name = "TAG")]
-    pub tag: Tagged,
+    #[arg(long, value_name = "TAG", required_unless_present = "to")]
+    pub tag: Option<Tagged>,
     /// The signer of the tag.
     #[command(flatten)]
     pub signer: TagSigner,

@@ -4,6 +4,7 @@
 //! that need more say so and are skipped.
 
 mod bench;
+mod buckets;
 mod bullies;
 mod compression;
 mod dashboard;

@@ -3,7 +3,8 @@
 //! The hashes are an object of their own, named like the image with [`SUFFIX`] behind, in the
 //! format of [`crate::origin::tree_file`]. Invariant: they are used only if they are whole, fit the
 //! object's length, and its first run agrees with them. Later reads compare every chunk, so wrong
-//! hashes never lead to wrong bytes. A store that fails at this moment is asked again for a bounded
+//! hashes never lead to wrong bytes. If the address names the image by its id, they have to be
+//! those of that id. A store that fails at this moment is asked again for a bounded
 //! time.
 
 use super::ObjectOrigin;
@@ -78,8 +79,17 @@ pub async fn publish(
     let failed = |error: ObjectError| PublishError::Object { address: address.to_owned(), why: error.to_string() };
     let object: Arc<dyn Object> = Arc::from(patiently(|| serve.store.open("")).await.map_err(failed)?);
     let mut remark = None;
-    if !serve.rehash {
+    let named = serve.store.image().map(ImageId);
+    if !serve.rehash || named.is_some() {
         match beside(serve, &*object).await {
+            // Without them, all of it would have to be read before a byte of it can be trusted.
+            Ok(Some((id, ..))) if named.is_some_and(|named| named != id) => {
+                return Err(failed(ObjectError::lasting(format!("its hashes are those of the image {}", id.short()))));
+            }
+            Ok(None) if named.is_some() => {
+                return Err(failed(ObjectError::lasting("its hashes are not there, or cannot be read")));
+            }
+            Err(why) if named.is_some() => return Err(failed(ObjectError::lasting(format!("its hashes: {why}")))),
             Ok(Some((id, tree, read))) => {
                 let origin = ObjectOrigin::new(object, address, name, (id, tree), serve.cache_bytes);
                 if let Some((run, compared)) = read {

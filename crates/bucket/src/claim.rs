@@ -1,0 +1,118 @@
+//! Claims: publishers and sweeps keep out of each other's way.
+//!
+//! A writer puts an object below `writers/` and then looks whether `sweep` is there. A sweep puts
+//! `sweep` and then looks at `writers/`. A store that shows each write to all later reads, as S3
+//! does, so shows at least one of them the other. Invariant: while a claim counts, nothing is
+//! removed. A claim of somebody who died counts for [`CLAIM_LASTS`], by the store's clock.
+
+use crate::BucketError;
+use crate::list::list;
+use crate::patience::patiently;
+use bytes::Bytes;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use vfield_block::object::ObjectError;
+use vfield_core::hex::hex;
+use vfield_object::{Bucket, Listed, When, WriteError};
+
+/// What the names of claims begin with.
+pub const DIR: &str = "writers/";
+/// The object that is there while rubbish is removed.
+pub const SWEEP: &str = "sweep";
+/// For so long a claim counts after it was put last.
+pub const CLAIM_LASTS: Duration = Duration::from_secs(24 * 3600);
+/// For so long a sweep counts after it was put; it ends by itself in half of that time.
+pub const SWEEP_LASTS: Duration = Duration::from_secs(3600);
+/// A claim is put again when it is so old: a third of its time is left for a store that fails.
+const RENEWED_AFTER: Duration = Duration::from_secs(8 * 3600);
+/// The text of a claim while it counts. It is not removed later: a publisher need not have the
+/// right to remove anything.
+const WRITES: &str = "writes\n";
+/// What it is once its writer is done.
+const DONE: &str = "done\n";
+
+/// A claim of this process.
+#[derive(Debug)]
+pub struct Claim {
+    name: String,
+    put: Mutex<Instant>,
+}
+
+impl Claim {
+    /// Claims the bucket. It is the first write, so a missing right shows here.
+    ///
+    /// # Errors
+    /// If it cannot be written to, or is swept now.
+    pub async fn take(bucket: &Bucket) -> Result<Self, BucketError> {
+        let mut number = [0; 8];
+        let drawn = getrandom(&mut number, GetRandomFlags::empty()).map_err(|error| BucketError::File(error.into()))?;
+        assert_eq!(drawn, number.len(), "few random bytes come at once");
+        let claim = Self { name: format!("{DIR}{}", hex(&number)), put: Instant::now().into() };
+        claim.write(bucket, WRITES).await?;
+        let is_swept = claim.look(bucket).await;
+        match is_swept {
+            Ok(()) => Ok(claim),
+            Err(error) => {
+                claim.end(bucket).await;
+                Err(error)
+            }
+        }
+    }
+    /// Puts the claim again if it is old.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn renew(&self, bucket: &Bucket) -> Result<(), BucketError> {
+        let age = self.put.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        if age > RENEWED_AFTER {
+            self.write(bucket, WRITES).await?;
+            *self.put.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Puts the claim again if it is old, and looks whether the bucket is swept. It is called
+    /// before anything is written that counts on other objects.
+    ///
+    /// # Errors
+    /// If it is swept, or the store fails.
+    pub async fn check(&self, bucket: &Bucket) -> Result<(), BucketError> {
+        self.renew(bucket).await?;
+        self.look(bucket).await
+    }
+
+    /// Ends the claim. If the store fails, it counts for [`CLAIM_LASTS`].
+    pub async fn end(self, bucket: &Bucket) {
+        if let Err(error) = self.write(bucket, DONE).await {
+            tracing::warn!(%error, "rubbish cannot be removed from the bucket for a day");
+        }
+    }
+
+    /// True for a claim in a list that counts at this time of the store.
+    pub fn counts(listed: &Listed, now_s: u64) -> bool {
+        let age_s = now_s.saturating_sub(listed.written_s);
+        listed.length_bytes != DONE.len() as u64 && age_s < CLAIM_LASTS.as_secs()
+    }
+
+    async fn write(&self, bucket: &Bucket, text: &'static str) -> Result<(), BucketError> {
+        let put = || async {
+            match bucket.put(&self.name, Bytes::from_static(text.as_bytes()), When::Always).await {
+                Ok(_) => Ok(()),
+                Err(WriteError::Failed(error)) => Err(error),
+                Err(WriteError::Lost) => Err(ObjectError::passing("it was written by another process")),
+            }
+        };
+        patiently(put).await.map_err(BucketError::store(self.name.as_str()))
+    }
+
+    async fn look(&self, bucket: &Bucket) -> Result<(), BucketError> {
+        let Some(sweep) = list(bucket, SWEEP).await?.into_iter().find(|listed| listed.name == SWEEP) else {
+            return Ok(());
+        };
+        // This claim was put just now or a few hours ago, and its time is by the same clock.
+        let own = list(bucket, &self.name).await?;
+        let age_s = own.first().map_or(0, |own| own.written_s.saturating_sub(sweep.written_s));
+        if age_s < SWEEP_LASTS.as_secs() { Err(BucketError::Sweeping) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,29 @@
+//! What a publisher has to have: an image's bytes, its hashes, and its id.
+
+use std::io;
+use vfield_core::hash_tree::HashTree;
+use vfield_core::image::ImageId;
+
+/// An image that was hashed.
+pub trait Source: Send + Sync + 'static {
+    /// The id that follows from its hashes.
+    fn id(&self) -> ImageId;
+
+    /// All its hashes.
+    fn tree(&self) -> &HashTree;
+
+    /// Writes the hashes as they lie beside an object.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    fn write_hashes(&self, to: &mut Vec<u8>) -> io::Result<()>;
+
+    /// True if these are hashes of this image, or the beginning of them.
+    fn has_hashes(&self, beginning: &[u8]) -> bool;
+
+    /// Fills `bytes` with those of the image from `offset` on. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is shorter.
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+}

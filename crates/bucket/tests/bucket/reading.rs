@@ -1,0 +1,113 @@
+//! Packed images as objects: bytes, ranges, and packs and indexes that lie.
+
+use crate::image::{CHUNK, Image};
+use crate::memory::Memory;
+use crate::{packed, publish, runtime};
+use vfield_block::extent::Extent;
+use vfield_block::object::{Object, ObjectError, ObjectStore as _};
+use vfield_bucket::Source as _;
+
+const URL: &str = "s3://images/room";
+
+/// The image of a tag has these bytes, and its hashes beside it.
+pub async fn compare(memory: &Memory, name: &str, image: &Image) {
+    let packed = packed(memory, name);
+    let object = packed.open("").await.unwrap();
+    assert_eq!(object.length_bytes(), image.bytes.len() as u64);
+    assert_eq!(packed.image(), Some(image.id().0));
+    assert!(read(&*object, 0, image.bytes.len()).await == image.bytes, "other bytes");
+    assert_eq!(object.changed(), None);
+    let hashes = packed.open(".vfh").await.unwrap();
+    let beginning = hashes.read(Extent::from(0..hashes.length_bytes())).await.unwrap();
+    assert!(image.has_hashes(&beginning));
+}
+
+async fn read(object: &dyn Object, from: usize, to: usize) -> Vec<u8> {
+    object.read(Extent::from(from as u64..to as u64)).await.unwrap().to_vec()
+}
+
+#[test]
+fn ranges_are_read_and_each_part_of_a_pack_once() {
+    runtime().block_on(async {
+        let memory = Memory::start();
+        let bucket = memory.bucket(URL);
+        publish(&bucket, &Image::drawn(1..300), "prod").await.unwrap();
+        let image = Image::drawn((1..300).map(|number| if number % 50 == 0 { 1000 + number } else { number }));
+        publish(&bucket, &image, "prod").await.unwrap();
+        let packed = packed(&memory, "prod");
+        let object = packed.open("").await.unwrap();
+        for (from, to) in [(0, 1), (CHUNK - 1, CHUNK + 1), (5, 3 * CHUNK), (image.bytes.len() - 1, image.bytes.len())] {
+            assert!(read(&*object, from, to).await == image.bytes[from..to], "{from}..{to}");
+        }
+        memory.state().log.clear();
+        let all = read(&*object, 0, 256 * CHUNK).await;
+        assert!(all == image.bytes[..256 * CHUNK]);
+        let log = std::mem::take(&mut memory.state().log);
+        // The index's page was read before; the packs of both versions have a range each.
+        assert_eq!(log.len(), 2, "{log:?}");
+        assert!(log.iter().all(|(method, key)| method == "GET" && key.contains("/packs/")), "{log:?}");
+    });
+}
+
+#[test]
+fn chunks_that_a_pack_does_not_have_are_told() {
+    runtime().block_on(async {
+        let memory = Memory::start();
+        let image = Image::drawn(1..20);
+        publish(&memory.bucket(URL), &image, "prod").await.unwrap();
+        let pack = memory.state().keys("room/packs/").remove(0);
+        let whole = memory.state().objects[&pack].bytes.clone();
+        // The last chunk is cut off; the others stay.
+        memory.state().put(&pack, whole[..whole.len() - 1].to_vec());
+        let packed = packed(&memory, "prod");
+        let object = packed.open("").await.unwrap();
+        let bytes = read(&*object, 0, image.bytes.len()).await;
+        let rest = 18 * CHUNK;
+        assert!(bytes[..rest] == image.bytes[..rest] && bytes[rest..].iter().all(|byte| *byte == 0));
+        let told = object.changed().unwrap();
+        assert!(told.contains("does not have chunk #18"), "{told}");
+
+        // Bytes that are no frame of zstd, for one chunk; others may be restored to wrong bytes.
+        let mut other = whole.clone();
+        let middle = whole.len() / 2;
+        other[middle..middle + 4000].fill(0xff);
+        memory.state().put(&pack, other);
+        let bytes = read(&*object, 0, image.bytes.len()).await;
+        let is_same = |number: usize| bytes[number * CHUNK..][..CHUNK] == image.bytes[number * CHUNK..][..CHUNK];
+        assert!((0..18).filter(|number| !is_same(*number)).count() <= 2);
+
+        memory.state().objects.remove(&pack);
+        let gone = object.read(Extent::from(0..10)).await.unwrap_err();
+        let words = gone.to_string();
+        assert!(words.starts_with("packs/") && words.contains("404 Not Found"), "{words}");
+        assert!(matches!(gone, ObjectError::Failed { lasting: true, .. }), "{gone:?}");
+    });
+}
+
+#[test]
+fn what_is_no_image_is_refused_in_words() {
+    runtime().block_on(async {
+        let memory = Memory::start();
+        let image = Image::drawn(1..20);
+        publish(&memory.bucket(URL), &image, "prod").await.unwrap();
+        let refusal = async |name: &str| packed(&memory, name).open("").await.err().unwrap().to_string();
+        assert_eq!(refusal("none").await, "it has no tag none");
+        let (tag, index) = ("room/tags/prod".to_owned(), format!("room/images/{}", image.id()));
+        let kept = memory.state().objects.clone();
+        for (key, bytes, says) in [
+            (&tag, b"hello".to_vec(), "tags/prod: not a tag of this version"),
+            (&tag, vec![b'x'; 10_000], "more than 704 bytes"),
+            (&index, b"hello".to_vec(), "ends after 5 bytes"),
+            (&index, vec![0; 1000], "no index of this version"),
+            (&index, kept[&index].bytes[..kept[&index].bytes.len() - 1].to_vec(), "cut short or damaged"),
+            (&index, Vec::new(), "empty"),
+        ] {
+            memory.state().put(key, bytes);
+            let words = refusal("prod").await;
+            assert!(words.contains(says) && !words.contains('\n'), "{says}: {words}");
+            memory.state().objects = kept.clone();
+        }
+        memory.state().objects.remove(&index);
+        assert_eq!(refusal("prod").await, format!("it has no image {}", image.id().short()));
+    });
+}
