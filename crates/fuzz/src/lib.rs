@@ -8,6 +8,7 @@
 //! `tests/replay.rs` gives each target its seeds and its corpus (`corpus/NAME`) in every test run;
 //! `scripts/fuzz` looks for new inputs for hours. A target has no state that outlives a call.
 
+pub mod bucket;
 pub mod command_line;
 pub mod control;
 pub mod field;
@@ -70,7 +71,8 @@ impl Target {
 }
 
 /// All targets of the fuzzer.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
+    Target { name: "bucket", run: bucket::target, seeds: bucket::seeds },
     Target { name: "command_line", run: command_line::target, seeds: command_line::seeds },
     Target { name: "control", run: control::target, seeds: control::seeds },
     Target { name: "field", run: field::target, seeds: field::seeds },
