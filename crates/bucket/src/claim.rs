@@ -11,7 +11,7 @@ use crate::patience::patiently;
 use bytes::Bytes;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use vfield_block::object::ObjectError;
 use vfield_core::hex::hex;
 use vfield_object::{Bucket, Listed, When, WriteError};
@@ -32,11 +32,36 @@ const WRITES: &str = "writes\n";
 /// What it is once its writer is done.
 const DONE: &str = "done\n";
 
+/// A number that nobody else has, as digits.
+pub fn number() -> Result<String, BucketError> {
+    let mut number = [0; 8];
+    let drawn = getrandom(&mut number, GetRandomFlags::empty()).map_err(|error| BucketError::File(error.into()))?;
+    assert_eq!(drawn, number.len(), "few random bytes come at once");
+    Ok(hex(&number))
+}
+
+/// A moment of this machine, which may sleep later.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(Instant, SystemTime);
+
+impl Moment {
+    /// This moment, by both clocks.
+    pub fn now() -> Self {
+        Self(Instant::now(), SystemTime::now())
+    }
+
+    /// The time since then, by the clock that says more. One stands still while the machine sleeps,
+    /// and the other may be set back: then it says nothing that can be relied on.
+    pub fn age(&self) -> Duration {
+        self.0.elapsed().max(self.1.elapsed().unwrap_or(Duration::MAX))
+    }
+}
+
 /// A claim of this process.
 #[derive(Debug)]
 pub struct Claim {
     name: String,
-    put: Mutex<Instant>,
+    put: Mutex<Moment>,
 }
 
 impl Claim {
@@ -45,10 +70,7 @@ impl Claim {
     /// # Errors
     /// If it cannot be written to, or is swept now.
     pub async fn take(bucket: &Bucket) -> Result<Self, BucketError> {
-        let mut number = [0; 8];
-        let drawn = getrandom(&mut number, GetRandomFlags::empty()).map_err(|error| BucketError::File(error.into()))?;
-        assert_eq!(drawn, number.len(), "few random bytes come at once");
-        let claim = Self { name: format!("{DIR}{}", hex(&number)), put: Instant::now().into() };
+        let claim = Self { name: format!("{DIR}{}", number()?), put: Moment::now().into() };
         claim.write(bucket, WRITES).await?;
         let is_swept = claim.look(bucket).await;
         match is_swept {
@@ -62,12 +84,15 @@ impl Claim {
     /// Puts the claim again if it is old.
     ///
     /// # Errors
-    /// If the store fails.
+    /// If it counts no more, or the store fails.
     pub async fn renew(&self, bucket: &Bucket) -> Result<(), BucketError> {
-        let age = self.put.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+        let age = self.put.lock().unwrap_or_else(PoisonError::into_inner).age();
+        if age > CLAIM_LASTS - SWEEP_LASTS {
+            return Err(BucketError::Late);
+        }
         if age > RENEWED_AFTER {
             self.write(bucket, WRITES).await?;
-            *self.put.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            *self.put.lock().unwrap_or_else(PoisonError::into_inner) = Moment::now();
         }
         Ok(())
     }

@@ -232,14 +232,19 @@ pub fn write(
     for page in 0..pages_of(geometry) {
         let first = page * PAGE_CHUNKS;
         let chunks = first..(first + PAGE_CHUNKS).min(geometry.data_chunks());
-        let mut plain = Vec::with_capacity((chunks.end - chunks.start) as usize * ROW_BYTES);
-        for place in chunks.map(|number| place(Chunk(number))) {
+        let places: Vec<Option<Place>> = chunks.map(|number| place(Chunk(number))).collect();
+        if places.iter().all(Option::is_none) {
+            rows.extend([0; PAGE_ROW_BYTES]);
+            continue;
+        }
+        let mut plain = Vec::with_capacity(places.len() * ROW_BYTES);
+        for place in places {
             let place = place.unwrap_or(Place { pack: 0, stored: Stored { offset: 0, length: 0 } });
             for number in [place.pack, place.stored.offset, place.stored.length] {
                 plain.extend(number.to_le_bytes());
             }
         }
-        let stored = if plain.iter().any(|byte| *byte != 0) { packer.pack(&plain)? } else { Vec::new() };
+        let stored = packer.pack(&plain)?;
         rows.extend((stored.len() as u32).to_le_bytes());
         rows.extend(hash_chunk(&plain).0);
         pages.extend(stored);

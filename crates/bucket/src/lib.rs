@@ -6,6 +6,7 @@
 //! images/ID.vfh      its hashes, as they lie beside a plain object
 //! tags/NAME          the text of a tag: see [`vfield_core::tag`]
 //! writers/NUMBER     somebody who writes now: see [`claim`]
+//! sweep, doomed      rubbish is removed now; objects that nobody needs: see [`sweep`]
 //! ```
 //!
 //! Packs and images are named by their content, so an object is written once and never changed.
@@ -22,6 +23,7 @@ mod packed;
 mod patience;
 mod publish;
 mod source;
+pub mod sweep;
 pub mod tags;
 mod upload;
 mod wanted;
@@ -84,6 +86,12 @@ pub enum BucketError {
     /// Rubbish is being removed.
     #[error("rubbish is being removed from it")]
     Sweeping,
+    /// The claim of this writer counts no more.
+    #[error("a day has passed in between")]
+    Late,
+    /// Claims of other writers count.
+    #[error("{0} others publish into it, or were cut off less than a day ago")]
+    Writers(usize),
 }
 
 impl BucketError {

@@ -16,7 +16,7 @@ use vfield_object::{Bucket, Listed};
 pub const IMAGES: &str = "images/";
 /// What the names of hashes end with.
 pub const HASHES: &str = ".vfh";
-/// Most objects of a list that are looked at: 128 TiB of packs. Each takes about 100 bytes.
+/// Most objects of a list: 128 TiB of packs. Each takes about 100 bytes.
 const LISTED_MAX: usize = 1 << 22;
 
 /// The objects whose names begin with `prefix`.
@@ -28,9 +28,12 @@ pub async fn list(bucket: &Bucket, prefix: &str) -> Result<Vec<Listed>, BucketEr
     loop {
         let part = patiently(|| bucket.list(prefix, after.as_deref())).await.map_err(BucketError::store(prefix))?;
         all.extend(part.objects);
-        // A store that goes on for ever is stopped here too.
-        if part.next.is_none() || part.next == after || all.len() > LISTED_MAX {
+        if part.next.is_none() {
             return Ok(all);
+        }
+        // A part of a list would be worse than none: objects that it lacks count as gone.
+        if part.next == after || all.len() > LISTED_MAX {
+            return Err(BucketError::store(prefix)(ObjectError::lasting("its list does not end")));
         }
         after = part.next;
     }

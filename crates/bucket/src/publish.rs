@@ -1,7 +1,7 @@
 //! Publishing a version in packs: only chunks that no pack of the bucket has are uploaded.
 //!
-//! The order is: a claim, the tables of all packs, new packs, the hashes, a second look at the
-//! packs, the index, the tag. Invariants: when an index is written, each of its packs was there a
+//! The order is: a claim, the tables of all packs, new packs, a second look at the packs, the
+//! hashes, the index, the tag. Invariants: when an index is written, each of its packs was there a
 //! moment before; a tag names only an image whose index is there. Memory is bounded: the places of
 //! all chunks, and [`PACKS_AT_ONCE`] packs.
 
@@ -123,7 +123,6 @@ async fn write(
         sent_bytes: 0,
         damaged: 0,
     };
-    put_hashes(bucket, source).await?;
     for attempt in 1.. {
         published.damaged = version.find(bucket).await?;
         version.add(bucket, source, &mut published, progress).await?;
@@ -134,6 +133,7 @@ async fn write(
             None => break,
         }
     }
+    put_hashes(bucket, source).await?;
     let mut text = Vec::new();
     index::write(&geometry, &id, &version.packs, |chunk| version.wanted.place(chunk), &mut text)
         .map_err(BucketError::File)?;

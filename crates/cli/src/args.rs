@@ -157,7 +157,7 @@ pub enum Command {
     /// Serve a file with the running daemon, and move a tag to it; or put it into a bucket
     #[command(after_help = tag::PUBLISH_EXAMPLES)]
     Publish(PublishOptions),
-    /// List the versions of images in a bucket, or move a tag
+    /// List the versions of images in a bucket, move a tag, or remove what no tag needs
     #[command(after_help = bucket::EXAMPLES)]
     Bucket(BucketOptions),
     /// List the tags of the field, move one, or go back

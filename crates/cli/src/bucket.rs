@@ -11,6 +11,7 @@ use crate::source_file;
 use source::Hashed;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use vfield_bucket::{BucketError, Packed, Which};
 use vfield_console::bar::bar;
 use vfield_console::failure::{Failure, plain};
@@ -81,6 +82,13 @@ pub fn run(options: &BucketOptions) -> Result<(), Failure> {
         BucketAction::Rm { url } => {
             let (bucket, tag) = tagged(url)?;
             wait(bucket, async |bucket| Ok(words::moved(&vfield_bucket::tags::set(bucket, &tag, None, None).await?)))
+        }
+        BucketAction::Gc { url, dry_run: true } => wait(all(url)?, async |bucket| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Ok(words::swept(&vfield_bucket::sweep::look(bucket, now.as_secs()).await?, true))
+        }),
+        BucketAction::Gc { url, dry_run: false } => {
+            wait(all(url)?, async |bucket| Ok(words::swept(&vfield_bucket::sweep::sweep(bucket).await?, false)))
         }
     };
     output::put(said?.as_bytes())

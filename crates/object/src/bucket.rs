@@ -135,10 +135,10 @@ impl Bucket {
         let bad = |fact: String| BadPlace { fact };
         let rest = text.strip_prefix("s3://").ok_or_else(|| bad("it is no bucket: s3://BUCKET/PREFIX".to_owned()))?;
         let s3::Root { address: root, signer, key } = s3::root(rest, variable).map_err(bad)?;
-        let tls = trust::connector();
-        if let (true, Err(why)) = (root.server.tls, &tls) {
-            return Err(bad(why.clone()));
-        }
+        let tls = match root.server.tls {
+            true => Ok(trust::connector().map_err(bad)?),
+            false => Err("the bucket is reached without TLS".to_owned()),
+        };
         let prefix = key.trim_matches('/').to_owned();
         let shown = text.trim_end_matches('/').to_owned();
         Ok(Self { root, prefix, signer, shown, connections: Client::connections(tls), sent_bytes: AtomicU64::new(0) })

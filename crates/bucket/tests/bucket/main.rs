@@ -5,6 +5,7 @@ mod index;
 mod memory;
 mod publishing;
 mod reading;
+mod sweeping;
 mod uploading;
 
 use image::Image;

@@ -9,6 +9,7 @@ Examples:
   vfield publish v2.erofs s3://images/room#prod         only chunks that no pack has
   vfield bucket ls s3://images/room                     tags, images, sizes
   vfield bucket rollback s3://images/room#prod          back to the version before
+  vfield bucket gc s3://images/room --dry-run           images and packs that no tag needs
 
 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL_S3 count.";
 
@@ -52,10 +53,19 @@ pub enum BucketAction {
         #[arg(long, value_name = "SERIAL")]
         to: Option<u64>,
     },
-    /// Remove a tag
+    /// Remove a tag: `gc` then removes images that no other tag keeps
     Rm {
         /// The tag, as s3://BUCKET/PREFIX#TAG
         #[arg(value_name = "URL#TAG", value_hint = ValueHint::Url)]
         url: String,
+    },
+    /// Remove images and packs that no tag has needed for a day
+    Gc {
+        /// The bucket, as s3://BUCKET/PREFIX
+        #[arg(value_name = "URL", value_hint = ValueHint::Url)]
+        url: String,
+        /// Only print what no tag needs, and what would go
+        #[arg(long)]
+        dry_run: bool,
     },
 }

@@ -1,8 +1,10 @@
 //! What the commands about buckets say.
 
+use vfield_bucket::sweep::{Doomed, Swept};
 use vfield_bucket::{BucketError, Contents, Published, Uploaded};
 use vfield_console::failure::Failure;
 use vfield_console::text::{aligned, clean};
+use vfield_console::values::duration;
 use vfield_console::values::size::human;
 use vfield_core::tag::Tag;
 use vfield_object::Bucket;
@@ -83,6 +85,28 @@ pub fn list(contents: &Contents) -> String {
     format!("{said}\n{packs} packs; all objects together {}\n", human(*stored_bytes))
 }
 
+/// `vfield bucket gc`.
+pub fn swept(swept: &Swept, dry_run: bool) -> String {
+    let Swept { gone, doomed } = swept;
+    if gone.is_empty() && doomed.is_empty() {
+        return "no rubbish\n".to_owned();
+    }
+    let sum = |of: &[Doomed]| human(of.iter().map(|doomed| doomed.length_bytes).sum());
+    let row = |doomed: &Doomed, fate: String| {
+        // As many digits as people need.
+        let name = doomed.name.rsplit_once('/').map_or_else(String::new, |(dir, name)| {
+            let (digits, end) = name.split_at_checked(64).unwrap_or((name, ""));
+            format!("{dir}/{}{end}", digits.get(..12).unwrap_or(digits))
+        });
+        vec![clean(&name), human(doomed.length_bytes), fate]
+    };
+    let fate = if dry_run { "goes now" } else { "gone" };
+    let mut rows: Vec<Vec<String>> = gone.iter().map(|doomed| row(doomed, fate.to_owned())).collect();
+    rows.extend(doomed.iter().map(|doomed| row(doomed, format!("in {}", duration::human(doomed.goes_in_s as f64)))));
+    let verb = if dry_run { "would go now" } else { "gone" };
+    format!("{}\n{} {verb}, {} later\n", aligned(&rows, &[1]), sum(gone), sum(doomed))
+}
+
 /// A failure, and what to do.
 pub fn failure(bucket: &Bucket, error: BucketError) -> Failure {
     let words = error.to_string();
@@ -109,7 +133,9 @@ pub fn failure(bucket: &Bucket, error: BucketError) -> Failure {
             "the file must be readable and must not change while it is read"
         }
         BucketError::TooLarge => "pack it with a larger --chunk-size",
-        BucketError::Sweeping => "try again in a while",
+        BucketError::Sweeping => "try again when `vfield bucket gc` is done; one that was cut off ends after an hour",
+        BucketError::Late => "publish again: what was sent is there",
+        BucketError::Writers(_) => "try again when they are done; nothing was removed",
     };
     Failure::failed(format!("{}: {words}", bucket.address())).hint(hint)
 }

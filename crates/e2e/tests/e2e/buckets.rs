@@ -299,3 +299,43 @@ fn an_origin_says_what_is_wrong_with_its_packs() -> Outcome {
     }
     store.compare(&to, &image)
 }
+
+#[test]
+#[ignore = "scripts/test-objects builds the server of buckets"]
+fn rubbish_goes_a_day_later() -> Outcome {
+    let store = Store::start(1)?;
+    let to = format!("{ROOM}#prod");
+    for number in 0..3 {
+        let image = random_file(&store.lab.dir().join(format!("{number}.img")), MIB, number)?;
+        store.publish(&image, &to)?;
+    }
+    assert_eq!((store.files("packs").len(), store.files("images").len()), (3, 6));
+    let gc = |more: &[&str]| store.run(&[&["bucket", "gc", ROOM], more].concat());
+    let said = gc(&[])?;
+    assert!(said.contains("in 1d 0h") && said.contains("0 B gone, 1.0 MiB later"), "{said}");
+    // The store's clock is the time of its files: a day passes.
+    let day = Duration::from_secs(25 * 3600);
+    for dir in ["packs", "images"] {
+        for file in store.files(dir) {
+            let opened = std::fs::File::open(&file).map_err(LabError::at(&file))?;
+            opened.set_modified(std::time::SystemTime::now() - 2 * day).map_err(LabError::at(&file))?;
+        }
+    }
+    let list = store.lab.dir().join("store/images/room/doomed");
+    let text = std::fs::read_to_string(&list).map_err(LabError::at(&list))?;
+    let earlier =
+        |line: &str| match line.split_once(' ').and_then(|(since, name)| Some((since.parse::<u64>().ok()?, name))) {
+            Some((since, name)) => format!("{} {name}\n", since - day.as_secs()),
+            None => format!("{line}\n"),
+        };
+    std::fs::write(&list, text.lines().map(earlier).collect::<String>()).map_err(LabError::at(&list))?;
+    let said = gc(&["--dry-run"])?;
+    assert!(said.contains("goes now") && said.contains("1.0 MiB would go now, 0 B later"), "{said}");
+    assert_eq!(store.files("packs").len(), 3);
+    let said = gc(&[])?;
+    assert!(said.contains("1.0 MiB gone, 0 B later"), "{said}");
+    assert_eq!((store.files("packs").len(), store.files("images").len()), (2, 4));
+    assert_eq!(gc(&[])?.trim(), "no rubbish");
+    store.run(&["bucket", "rollback", &to]).map(drop)?;
+    Ok(())
+}
