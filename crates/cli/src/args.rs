@@ -4,6 +4,7 @@
 //! decides what they mean together. [`crate::original`] translates the original's form into this
 //! one.
 
+#[cfg(feature = "buckets")]
 mod bucket;
 mod doctor;
 mod leaving;
@@ -15,6 +16,7 @@ mod trust;
 mod upgrade;
 mod watch;
 
+#[cfg(feature = "buckets")]
 pub use bucket::{BucketAction, BucketOptions};
 pub use doctor::{DoctorAction, DoctorOptions};
 pub use leaving::{DrainOptions, LeaveOptions};
@@ -157,6 +159,7 @@ pub enum Command {
     /// Serve a file with the running daemon, and move a tag to it; or put it into a bucket
     #[command(after_help = tag::PUBLISH_EXAMPLES)]
     Publish(PublishOptions),
+    #[cfg(feature = "buckets")]
     /// List the versions of images in a bucket, move a tag, or remove what no tag needs
     #[command(after_help = bucket::EXAMPLES)]
     Bucket(BucketOptions),

@@ -119,6 +119,7 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Pack(options) => vfield_pack::run(&options, volume),
         Command::Publish(options) if options.to.is_some() => bucket::publish(&options, volume),
         Command::Publish(options) => tag::publish(&options),
+        #[cfg(feature = "buckets")]
         Command::Bucket(options) => bucket::run(&options),
         Command::Tag(options) => tag::run(&options),
         Command::Mount(options) => mount::run(&options),

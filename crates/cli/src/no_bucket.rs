@@ -1,17 +1,12 @@
-//! `vfield publish FILE URL` and `vfield bucket` of a program that was built without the feature
-//! `buckets`.
+//! `vfield publish FILE URL` of a program that was built without the feature `buckets`. It has no
+//! command `vfield bucket`.
 
-use crate::args::{BucketOptions, PublishOptions};
+use crate::args::PublishOptions;
 use vfield_console::failure::Failure;
 use vfield_console::volume::Volume;
 
 /// Refuses `vfield publish FILE URL`.
 pub fn publish(_: &PublishOptions, _: Volume) -> Result<(), Failure> {
-    Err(missing())
-}
-
-/// Refuses `vfield bucket`.
-pub fn run(_: &BucketOptions) -> Result<(), Failure> {
     Err(missing())
 }
 
