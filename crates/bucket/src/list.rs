@@ -39,18 +39,23 @@ pub async fn list(bucket: &Bucket, prefix: &str) -> Result<Vec<Listed>, BucketEr
     }
 }
 
-/// Reads the part of an image's index before its pages; `None` if there is no such image.
+/// Reads the part of an image's index before its pages.
 ///
 /// # Errors
 /// If the store fails, or something else lies there.
 pub async fn front(bucket: &Bucket, id: &ImageId) -> Result<Front, BucketError> {
+    patiently(|| front_once(bucket, id)).await
+}
+
+/// The same in one attempt.
+pub async fn front_once(bucket: &Bucket, id: &ImageId) -> Result<Front, BucketError> {
     let name = format!("{IMAGES}{id}");
-    let there = patiently(|| bucket.length(&name)).await.map_err(BucketError::store(name.as_str()))?;
+    let there = bucket.length(&name).await.map_err(BucketError::store(name.as_str()))?;
     if there.is_none() {
         return Err(BucketError::NoImage(*id));
     }
     let read = async |bytes: usize| {
-        let read = patiently(|| bucket.read(&name, Extent::from(0..bytes as u64))).await;
+        let read = bucket.read(&name, Extent::from(0..bytes as u64)).await;
         read.map_err(BucketError::store(name.as_str()))
     };
     let bad = |why: crate::index::BadIndex| BucketError::store(name.as_str())(ObjectError::lasting(why.to_string()));

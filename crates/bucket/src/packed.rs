@@ -3,12 +3,13 @@
 //! Owns the index's front, and its pages that were read last. A read brings the places of its
 //! chunks, then each part of a pack once, and restores the chunks. Invariant: a read gives back as
 //! many bytes as were asked for. A chunk that its pack does not have is zeros, which the node finds
-//! by the image's hashes; [`Object::changed`] tells the first one. Memory: the front, a few pages,
+//! by the image's hashes; [`Object::changed`] tells the first one. All is one attempt: the node
+//! decides about retries. Memory: the front, a few pages,
 //! and for each read its bytes and those of its packs.
 
 use crate::BucketError;
 use crate::index::{BadIndex, Front, Place};
-use crate::list::{HASHES, IMAGES, front};
+use crate::list::{HASHES, IMAGES, front_once};
 use crate::pack::{DIR, PackName, Stored, Unpacker};
 use crate::tags;
 use bytes::Bytes;
@@ -74,7 +75,7 @@ impl Packed {
         }
         let id = match &self.which {
             Which::Id(id) => *id,
-            Which::Tag(name) => tags::read(&self.bucket, name).await?.image()?,
+            Which::Tag(name) => tags::read_once(&self.bucket, name).await?.image()?,
         };
         Ok(*self.id.get_or_init(|| id))
     }
@@ -103,7 +104,7 @@ impl ObjectStore for Packed {
                 let bucket = Arc::clone(&self.bucket);
                 return Ok(Box::new(Plain { bucket, name, length_bytes: first.length_bytes }) as Box<dyn Object>);
             }
-            let front = front(&self.bucket, &id).await.map_err(told)?;
+            let front = front_once(&self.bucket, &id).await.map_err(told)?;
             let name = format!("{IMAGES}{id}");
             let opened = Opened {
                 bucket: Arc::clone(&self.bucket),

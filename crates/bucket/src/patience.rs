@@ -1,5 +1,7 @@
 //! Doing something again while its failures may pass.
 
+use crate::BucketError;
+use std::fmt::Display;
 use std::time::Duration;
 use vfield_block::object::ObjectError;
 use vfield_core::doubling::Doubling;
@@ -10,21 +12,39 @@ const PAUSES: Doubling = Doubling { first: Duration::from_millis(200), longest: 
 /// of a store.
 const FAILURES_MAX: u32 = 9;
 
+/// An error that may pass by itself.
+pub trait Passing: Display {
+    /// How it may pass: at least this pause, if the store asks for one; `None` if it does not.
+    fn pause(&self) -> Option<Duration>;
+}
+
+impl Passing for ObjectError {
+    fn pause(&self) -> Option<Duration> {
+        match self {
+            Self::Failed { after, lasting: false, .. } => Some(after.unwrap_or_default()),
+            Self::Failed { .. } | Self::Changed(_) => None,
+        }
+    }
+}
+
+impl Passing for BucketError {
+    fn pause(&self) -> Option<Duration> {
+        if let Self::Store { error, .. } = self { error.pause() } else { None }
+    }
+}
+
 /// Does something again after growing pauses, as long as its failures may pass.
-pub async fn patiently<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, ObjectError>
+pub async fn patiently<T, E: Passing, F>(mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
-    F: Future<Output = Result<T, ObjectError>>,
+    F: Future<Output = Result<T, E>>,
 {
     for failures in 0.. {
-        match attempt().await {
-            Err(error) if error.may_pass() && failures + 1 < FAILURES_MAX => {
-                let after = if let ObjectError::Failed { after, .. } = &error { *after } else { None };
-                let pause = PAUSES.pause(failures).max(after.unwrap_or_default());
-                tracing::info!(%error, ?pause, "a bucket is asked again");
-                tokio::time::sleep(pause).await;
-            }
-            outcome => return outcome,
-        }
+        let outcome = attempt().await;
+        let asked = outcome.as_ref().err().and_then(Passing::pause).filter(|_| failures + 1 < FAILURES_MAX);
+        let (Err(error), Some(asked)) = (&outcome, asked) else { return outcome };
+        let pause = PAUSES.pause(failures).max(asked);
+        tracing::info!(%error, ?pause, "a bucket is asked again");
+        tokio::time::sleep(pause).await;
     }
     unreachable!("the attempts are counted")
 }

@@ -28,8 +28,13 @@ pub struct Seen {
 /// # Errors
 /// If the store fails, or something else lies there.
 pub async fn read(bucket: &Bucket, name: &TagName) -> Result<Seen, BucketError> {
+    patiently(|| read_once(bucket, name)).await
+}
+
+/// The same in one attempt.
+pub(crate) async fn read_once(bucket: &Bucket, name: &TagName) -> Result<Seen, BucketError> {
     let object = format!("{DIR}{name}");
-    let whole = patiently(|| bucket.whole(&object, TEXT_MAX)).await.map_err(BucketError::store(object.as_str()))?;
+    let whole = bucket.whole(&object, TEXT_MAX).await.map_err(BucketError::store(object.as_str()))?;
     let Some(whole) = whole else { return Ok(Seen { name: name.clone(), tag: None, etag: String::new() }) };
     let bad = |why| BucketError::BadTag(name.to_string(), why);
     let text = String::from_utf8_lossy(&whole.bytes);

@@ -1,7 +1,7 @@
 //! Packed images as objects: bytes, ranges, and packs and indexes that lie.
 
 use crate::image::{CHUNK, Image};
-use crate::memory::Memory;
+use crate::memory::{Act, Memory};
 use crate::{packed, publish, runtime};
 use vfield_block::extent::Extent;
 use vfield_block::object::{Object, ObjectError, ObjectStore as _};
@@ -81,6 +81,29 @@ fn chunks_that_a_pack_does_not_have_are_told() {
         let words = gone.to_string();
         assert!(words.starts_with("packs/") && words.contains("404 Not Found"), "{words}");
         assert!(matches!(gone, ObjectError::Failed { lasting: true, .. }), "{gone:?}");
+    });
+}
+
+#[test]
+fn a_store_in_trouble_is_asked_once() {
+    runtime().block_on(async {
+        let memory = Memory::start();
+        publish(&memory.bucket(URL), &Image::drawn(1..20), "prod").await.unwrap();
+        let packed = packed(&memory, "prod");
+        memory.state().log.clear();
+        for key in ["/tags/prod", "/images/", "/packs/"] {
+            memory
+                .hook(move |_, _, asked| if asked.contains(key) { Act::Refuse(503, "SlowDown") } else { Act::Answer });
+            let failure = match packed.open("").await {
+                Err(failure) => failure,
+                Ok(object) => object.read(Extent::from(0..10)).await.unwrap_err(),
+            };
+            assert!(failure.may_pass() && failure.to_string().contains("503"), "{key}: {failure}");
+            let log = std::mem::take(&mut memory.state().log);
+            let failed = log.iter().filter(|(_, asked)| asked.contains(key)).count();
+            assert_eq!(failed, 1, "{key}: {log:?}");
+            memory.no_hook();
+        }
     });
 }
 
