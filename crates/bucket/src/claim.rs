@@ -62,6 +62,7 @@ impl Moment {
 pub struct Claim {
     name: String,
     put: Mutex<Moment>,
+    is_compared: bool,
 }
 
 impl Claim {
@@ -70,18 +71,19 @@ impl Claim {
     /// # Errors
     /// If it cannot be written to, or is swept now.
     pub async fn take(bucket: &Bucket) -> Result<Self, BucketError> {
-        let claim = Self { name: format!("{DIR}{}", number()?), put: Moment::now().into() };
+        let claim = Self { name: format!("{DIR}{}", number()?), put: Moment::now().into(), is_compared: false };
         claim.write(bucket, WRITES).await?;
-        let is_swept = claim.look(bucket).await;
-        match is_swept {
-            Ok(()) => Ok(claim),
+        match claim.look(bucket).await {
+            Ok(is_compared) => Ok(Self { is_compared, ..claim }),
             Err(error) => {
                 claim.end(bucket).await;
                 Err(error)
             }
         }
     }
-    /// Puts the claim again if it is old.
+
+    /// Puts the claim again if it is old. It is called before anything is written that counts on
+    /// other objects. A sweep that began since the claim was taken has found it, and ended.
     ///
     /// # Errors
     /// If it counts no more, or the store fails.
@@ -97,14 +99,9 @@ impl Claim {
         Ok(())
     }
 
-    /// Puts the claim again if it is old, and looks whether the bucket is swept. It is called
-    /// before anything is written that counts on other objects.
-    ///
-    /// # Errors
-    /// If it is swept, or the store fails.
-    pub async fn check(&self, bucket: &Bucket) -> Result<(), BucketError> {
-        self.renew(bucket).await?;
-        self.look(bucket).await
+    /// True if the store heeds conditions of writes.
+    pub const fn is_compared(&self) -> bool {
+        self.is_compared
     }
 
     /// Ends the claim. If the store fails, it counts for [`CLAIM_LASTS`].
@@ -131,13 +128,24 @@ impl Claim {
         patiently(put).await.map_err(BucketError::store(self.name.as_str()))
     }
 
-    async fn look(&self, bucket: &Bucket) -> Result<(), BucketError> {
-        let Some(sweep) = list(bucket, SWEEP).await?.into_iter().find(|listed| listed.name == SWEEP) else {
-            return Ok(());
+    /// Looks whether the bucket is swept, and whether the store compares: it does if it refuses to
+    /// write the claim as a new object.
+    async fn look(&self, bucket: &Bucket) -> Result<bool, BucketError> {
+        if let Some(sweep) = list(bucket, SWEEP).await?.into_iter().find(|listed| listed.name == SWEEP) {
+            // This claim was put just now, and its time is by the same clock.
+            let own = list(bucket, &self.name).await?;
+            let age_s = own.first().map_or(0, |own| own.written_s.saturating_sub(sweep.written_s));
+            if age_s < SWEEP_LASTS.as_secs() {
+                return Err(BucketError::Sweeping);
+            }
+        }
+        let putting = || async {
+            match bucket.put(&self.name, Bytes::from_static(WRITES.as_bytes()), When::Absent).await {
+                Err(WriteError::Lost) => Ok(true),
+                Err(WriteError::Failed(error)) if !error.to_string().contains("(NotImplemented)") => Err(error),
+                Ok(_) | Err(WriteError::Failed(_)) => Ok(false),
+            }
         };
-        // This claim was put just now or a few hours ago, and its time is by the same clock.
-        let own = list(bucket, &self.name).await?;
-        let age_s = own.first().map_or(0, |own| own.written_s.saturating_sub(sweep.written_s));
-        if age_s < SWEEP_LASTS.as_secs() { Err(BucketError::Sweeping) } else { Ok(()) }
+        patiently(putting).await.map_err(BucketError::store(self.name.as_str()))
     }
 }

@@ -86,6 +86,9 @@ pub enum BucketError {
     /// Rubbish is being removed.
     #[error("rubbish is being removed from it")]
     Sweeping,
+    /// The store ignores the conditions of writes.
+    #[error("the store ignores conditions of writes (If-Match), so nothing is safely removed")]
+    NotCompared,
     /// The claim of this writer counts no more.
     #[error("a day has passed in between")]
     Late,

@@ -50,7 +50,9 @@ pub struct Published {
     pub tag: Option<Tag>,
     /// Chunks with data.
     pub chunks: u64,
-    /// Those of them that no pack had, each once.
+    /// Those of them that packs had before.
+    pub shared_chunks: u64,
+    /// Those that no pack had, each once.
     pub new_chunks: u64,
     /// Their length in bytes.
     pub new_bytes: u64,
@@ -62,6 +64,8 @@ pub struct Published {
     pub sent_bytes: u64,
     /// Packs that are damaged, and so not counted on.
     pub damaged: u64,
+    /// False if the store ignores conditions: of two publishers at once, one may lose its move.
+    pub is_compared: bool,
 }
 
 /// Publishes an image under a tag. `progress` is told how many bytes of new chunks are read, and of
@@ -116,17 +120,20 @@ async fn write(
         id,
         tag: None,
         chunks: version.wanted.count() as u64,
+        shared_chunks: 0,
         new_chunks: 0,
         new_bytes: 0,
         packed_bytes: 0,
         new_packs: 0,
         sent_bytes: 0,
         damaged: 0,
+        is_compared: claim.is_compared(),
     };
     for attempt in 1.. {
         published.damaged = version.find(bucket).await?;
+        published.shared_chunks = version.wanted.placed();
         version.add(bucket, source, &mut published, progress).await?;
-        claim.check(bucket).await?;
+        claim.renew(bucket).await?;
         match version.gone(bucket).await? {
             Some(pack) if attempt == ATTEMPTS => return Err(BucketError::Gone(pack.object())),
             Some(_) => continue,

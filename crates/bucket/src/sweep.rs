@@ -73,7 +73,12 @@ pub async fn sweep(bucket: &Arc<Bucket>) -> Result<Swept, BucketError> {
 /// Keeps publishers out; returns the store's time, and the text of the lock.
 async fn lock(bucket: &Bucket) -> Result<(u64, String), BucketError> {
     // Where a sweep is under way, or rights are missing, this says so.
-    Claim::take(bucket).await?.end(bucket).await;
+    let claim = Claim::take(bucket).await?;
+    let is_compared = claim.is_compared();
+    claim.end(bucket).await;
+    if !is_compared {
+        return Err(BucketError::NotCompared);
+    }
     let stale = patiently(|| bucket.whole(SWEEP, 4096)).await.map_err(BucketError::store(SWEEP))?;
     let when = stale.as_ref().map_or(When::Absent, |stale| When::Is(&stale.etag));
     let text = format!("sweeps {}\n", claim::number()?);

@@ -134,10 +134,18 @@ impl Seen {
     /// # Errors
     /// [`BucketError::Moved`] if it is in another state by now.
     pub async fn move_to(&self, bucket: &Bucket, claim: &Claim, next: &Tag) -> Result<(), BucketError> {
-        claim.check(bucket).await?;
+        claim.renew(bucket).await?;
+        // Without conditions, a move is lost only if it comes between this look and the write.
+        if !claim.is_compared() && read(bucket, &self.name).await?.tag != self.tag {
+            return Err(BucketError::Moved(self.name.to_string()));
+        }
         let object = format!("{DIR}{}", self.name);
         let text = next.to_string();
-        let when = if self.tag.is_some() { When::Is(&self.etag) } else { When::Absent };
+        let when = match &self.tag {
+            _ if !claim.is_compared() => When::Always,
+            Some(_) => When::Is(&self.etag),
+            None => When::Absent,
+        };
         let moved = patiently(|| async {
             match bucket.put(&object, text.clone().into(), when).await {
                 Ok(_) => Ok(true),

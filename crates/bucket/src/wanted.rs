@@ -37,6 +37,11 @@ impl<'a> Wanted<'a> {
         self.by_hash.len()
     }
 
+    /// Number of chunks that have a place.
+    pub fn placed(&self) -> u64 {
+        self.places.iter().flatten().count() as u64
+    }
+
     /// Where a chunk lies; `None` for zeros, and as long as that is not known.
     pub fn place(&self, chunk: Chunk) -> Option<Place> {
         self.places[chunk.0 as usize]

@@ -25,11 +25,21 @@ pub fn uploaded(uploaded: &Uploaded, url: &str) -> String {
 
 /// A version is there.
 pub fn published(published: &Published, url: &str) -> String {
-    let Published { chunks, new_chunks, new_bytes, packed_bytes, new_packs, sent_bytes, damaged, .. } = published;
-    let shared = chunks - new_chunks;
-    let percent = shared as f64 * 100.0 / (*chunks).max(1) as f64;
+    let Published {
+        chunks,
+        shared_chunks,
+        new_chunks,
+        new_bytes,
+        packed_bytes,
+        new_packs,
+        sent_bytes,
+        damaged,
+        is_compared,
+        ..
+    } = published;
+    let percent = *shared_chunks as f64 * 100.0 / (*chunks).max(1) as f64;
     let mut said = published.tag.as_ref().map_or_else(String::new, moved);
-    said += &format!("in packs before: {shared} of {chunks} chunks with data, {percent:.0} %\n");
+    said += &format!("in packs before: {shared_chunks} of {chunks} chunks with data, {percent:.0} %\n");
     let packs = if *new_packs == 1 { "pack" } else { "packs" };
     said += &format!(
         "new: {new_chunks} chunks, {}, {} compressed, in {new_packs} {packs}; sent {}\n",
@@ -37,6 +47,9 @@ pub fn published(published: &Published, url: &str) -> String {
         human(*packed_bytes),
         human(*sent_bytes)
     );
+    if !is_compared {
+        said += "the store ignores conditions of writes: publish by one machine at a time\n";
+    }
     if *damaged > 0 {
         said += &format!("{damaged} packs are damaged, and nothing counts on them from now on\n");
     }
@@ -134,6 +147,7 @@ pub fn failure(bucket: &Bucket, error: BucketError) -> Failure {
         }
         BucketError::TooLarge => "pack it with a larger --chunk-size",
         BucketError::Sweeping => "try again when `vfield bucket gc` is done; one that was cut off ends after an hour",
+        BucketError::NotCompared => "use a store with conditional writes, or remove old prefixes as a whole",
         BucketError::Late => "publish again: what was sent is there",
         BucketError::Writers(_) => "try again when they are done; nothing was removed",
     };
