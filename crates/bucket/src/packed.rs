@@ -91,7 +91,10 @@ impl ObjectStore for Packed {
     }
 
     fn image(&self) -> Option<[u8; 32]> {
-        self.id.get().map(|id| id.0)
+        match &self.which {
+            Which::Id(id) => Some(id.0),
+            Which::Tag(_) => self.id.get().map(|id| id.0),
+        }
     }
 
     fn open(&self, suffix: &str) -> ObjectOpening<'_> {

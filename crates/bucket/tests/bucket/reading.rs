@@ -3,9 +3,11 @@
 use crate::image::{CHUNK, Image};
 use crate::memory::{Act, Memory};
 use crate::{packed, publish, runtime};
+use std::sync::Arc;
 use vfield_block::extent::Extent;
 use vfield_block::object::{Object, ObjectError, ObjectStore as _};
 use vfield_bucket::Source as _;
+use vfield_node::object_origin::publish::{ServeObject, publish as publish_object};
 
 const URL: &str = "s3://images/room";
 
@@ -132,5 +134,31 @@ fn what_is_no_image_is_refused_in_words() {
         }
         memory.state().objects.remove(&index);
         assert_eq!(refusal("prod").await, format!("it has no image {}", image.id().short()));
+    });
+}
+
+/// The node takes the image of the id, with its hashes, or none.
+#[test]
+fn hashes_of_another_image_are_refused() {
+    runtime().block_on(async {
+        let memory = Memory::start();
+        let [image, other] = [1, 2].map(|from| Image::drawn(from..from + 19));
+        publish(&memory.bucket(URL), &image, "prod").await.unwrap();
+        publish(&memory.bucket(URL), &other, "other").await.unwrap();
+        let serve = async || {
+            let store = Arc::new(packed(&memory, "prod"));
+            let serve = ServeObject { store, chunk_size: None, rehash: true, cache_bytes: 0 };
+            let published = publish_object(&serve, "image".to_owned(), &|_| {}).await;
+            published.map(|published| published.origin.id()).map_err(|error| error.to_string())
+        };
+        assert_eq!(serve().await, Ok(image.id()));
+        let hashes = |image: &Image| format!("room/images/{}.vfh", image.id());
+        let bytes = memory.state().objects[&hashes(&other)].bytes.clone();
+        memory.state().put(&hashes(&image), bytes);
+        let refused = serve().await.unwrap_err();
+        assert!(refused.contains("its hashes"), "{refused}");
+        memory.state().objects.remove(&hashes(&image));
+        let refused = serve().await.unwrap_err();
+        assert!(refused.contains("its hashes are not there"), "{refused}");
     });
 }

@@ -4,8 +4,7 @@
 //! format of [`crate::origin::tree_file`]. Invariant: they are used only if they are whole, fit the
 //! object's length, and its first run agrees with them. Later reads compare every chunk, so wrong
 //! hashes never lead to wrong bytes. If the address names the image by its id, they have to be
-//! those of that id. A store that fails at this moment is asked again for a bounded
-//! time.
+//! those of that id. A store that fails at this moment is asked again for a bounded time.
 
 use super::ObjectOrigin;
 use super::runs::{Compared, Layout, Run};
@@ -95,7 +94,9 @@ pub async fn publish(
                 if let Some((run, compared)) = read {
                     origin.keep(run, compared);
                 }
-                return Ok(PublishedObject { origin, tree: Some(format!("{address}{SUFFIX}")), remark });
+                // A named image has its hashes wherever its store keeps them.
+                let tree = if named.is_some() { address.to_owned() } else { format!("{address}{SUFFIX}") };
+                return Ok(PublishedObject { origin, tree: Some(tree), remark });
             }
             Ok(None) => {}
             Err(why) => remark = Some(format!("{address}{SUFFIX} is not used, and all of the image is read: {why}")),
