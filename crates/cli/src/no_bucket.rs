@@ -12,5 +12,6 @@ pub fn publish(_: &PublishOptions, _: Volume) -> Result<(), Failure> {
 
 /// There is no place for a packed image.
 pub fn missing() -> Failure {
-    Failure::usage("this program was built without buckets").hint("build it with the feature `buckets`")
+    Failure::usage("this program was built without buckets")
+        .hint("the static program has none; this one has: cargo build --release --package vfield")
 }
