@@ -18,15 +18,14 @@ use vfield_console::failure::{Failure, plain};
 use vfield_console::log::{self, Style};
 use vfield_console::output;
 use vfield_console::volume::Volume;
-use vfield_core::chunk::ChunkSize;
 use vfield_core::tag::TagName;
 use vfield_object::Bucket;
 
 /// Runs `vfield publish FILE URL`.
 pub fn publish(options: &PublishOptions, volume: Volume) -> Result<(), Failure> {
     let url = options.to.as_deref().unwrap_or_default();
-    let chunk_size = options.chunk_size.map_or(Ok(ChunkSize::DEFAULT), source_file::chunk_size)?;
     source_file::check(&options.file)?;
+    let chunk_size = options.chunk_size.unwrap_or_default().of_image(&options.file);
     let to = To::parse(url, &options.file)?;
     let keep = options.numbers.keep;
     if keep.is_some() && matches!(to, To::Object { .. }) {
