@@ -31,8 +31,8 @@ pub struct Config {
     /// Bytes a second that the machine's network card says its link carries; `None` if it does not
     /// say. The network behind may carry less, so it counts until something was measured.
     pub card_bytes_per_s: Option<u64>,
-    /// Bytes a second that an earlier process of this node measured; `None` if it did not. It counts
-    /// until more is measured.
+    /// Bytes a second that an earlier process of this node measured; `None` if it did not. It
+    /// counts until more is measured.
     pub measured_bytes_per_s: Option<u64>,
     /// How long an image stays that nobody needs.
     pub rubbish_grace: Duration,

@@ -130,7 +130,7 @@ impl Fill {
         self.settle();
     }
 
-    /// Sets the pace after the answer to a request that was sent at `sent`, with `parallel` requests
+    /// Sets the pace after the answer to a request that was sent at `sent`, with `parallel` of them
     /// under way. At boost 9 there is no pause; at boost 0 the fill pauses for nine tenths of the
     /// time.
     pub fn pace(&mut self, sent: Time, parallel: u32, boost: u8, now: Time) {

@@ -180,7 +180,7 @@ impl Record {
         let same = |record: &Self| (record.origin, record.arc, record.leaving);
         if self.subject == last.subject && same(&self) == same(last) {
             let mut link = self.link();
-            // What was said is not unsaid: a smaller number would be no news.
+            // It stays once it was said: a smaller number would be no news.
             if last.link().out.is_known() && !link.out.is_known() {
                 link.out = Speed(u8::MAX);
             }

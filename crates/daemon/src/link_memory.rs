@@ -1,8 +1,8 @@
 //! What this machine's link carries, kept over a restart: on the next morning the room knows its
 //! slow machines before the first byte.
 //!
-//! A number for each address of the machine, in the place for lasting state of a service manager. It
-//! is a hint: what is measured anew counts more, and a damaged file is none.
+//! A number for each address of the machine, in the place for lasting state of a service manager.
+//! It is a hint: a new measurement counts more, and a damaged file is none.
 
 use crate::lasting;
 use std::fs::{self, File};

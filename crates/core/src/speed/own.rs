@@ -104,7 +104,7 @@ impl OwnSpeed {
     pub fn known(card: Option<u64>, before: Option<u64>) -> Self {
         let [card, before] = [card, before].map(|bytes_per_s| bytes_per_s.map(Speed::of));
         let first = [card, before].into_iter().flatten().min().unwrap_or_default();
-        // What was said is not unsaid, since a smaller number is no news.
+        // A card's word stays once it was said, since a smaller number is no news.
         let card = card.or(before.map(|_| Speed(u8::MAX))).unwrap_or_default();
         Self { link: Link { card: first, ..Link::default() }, card, ..Self::default() }
     }
@@ -139,7 +139,7 @@ impl OwnSpeed {
         // A partner that is slower, and whose link others use too, does not show how slow this node
         // is; nor does one that saw it fast.
         let falls = self.reached.is_below(self.link.speed());
-        // One partner alone does not outweigh what the card says, or an earlier process has measured.
+        // One partner alone does not outweigh the card's word, or an earlier measurement.
         let is_doubtful = falls && !self.link.measured.is_known();
         let is_own = sample.is_own() && !is_doubtful && !sample.announced.speed().is_below(self.link.speed());
         let saw_it = |&(_, at, speed): &(NodeId, Time, Speed)| {
@@ -369,8 +369,7 @@ mod tests {
         assert_eq!(measured(4, card(1000), 94), speed(94));
     }
 
-    /// A sender that serves many at once seems slow. What is known of the own link is not given up
-    /// for one.
+    /// A sender that serves many at once seems slow. The own card's word is not given up for one.
     #[test]
     fn one_partner_does_not_outweigh_a_card() {
         let speed = |mbit: u64| Speed::of(mbit * 125_000);

@@ -14,8 +14,8 @@ impl Node {
         self.driver.image(image).map(|image| image.learned().agreed(me)).unwrap_or_default()
     }
 
-    /// The node's address in the field, and the bytes a second that its link carries, as this process
-    /// measured it.
+    /// The node's address in the field, and the bytes a second that its link carries, as this
+    /// process measured it.
     pub fn measured_link(&self) -> Option<(IpAddr, u64)> {
         self.driver.look(|core| core.measured_bytes_per_s().map(|bytes_per_s| (core.me().addr.ip(), bytes_per_s)))
     }
