@@ -38,7 +38,9 @@ use vfield_daemon::values::store::Store;
 use vfield_export::nbd;
 use vfield_machine::memory;
 use vfield_machine::network;
-use vfield_node::config::{DEFAULT_PORT, ELSEWHERE, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning};
+use vfield_node::config::{
+    ChunkSizing, DEFAULT_PORT, ELSEWHERE, JoinBoost, NodeConfig, ServeConfig, StoreSize, Tuning,
+};
 use vfield_node::limits::Rates;
 use vfield_node::object_origin::publish::ServeObject;
 use vfield_node::route::local_towards;
@@ -394,7 +396,7 @@ fn files(options: &ServeOptions) -> Result<Vec<ServeConfig>, Failure> {
         }
         let proof = if place.is_none() { signature::beside(&path)? } else { None };
         let (asked, rehash) = (options.chunk_size.and_then(Chunks::wanted), options.rehash);
-        let chunk_size = options.chunk_size.unwrap_or_default().of_image(&path);
+        let chunk_size = asked.map_or(ChunkSizing::Own(|path| Chunks::Auto.of_image(path)), ChunkSizing::Of);
         let object = place.map(|place| {
             let store = place.store(std::mem::take(&mut mirrors));
             ServeObject { store, chunk_size: asked, rehash, cache_bytes }

@@ -32,7 +32,7 @@ use vfield_core::image::ImageId;
 use vfield_core::tag::{TagName, Version};
 use vfield_export::nbd::Handed;
 use vfield_node::Node;
-use vfield_node::config::ServeConfig;
+use vfield_node::config::{ChunkSizing, ServeConfig};
 use vfield_node::node::{NodeImage, StartError, no_image};
 use vfield_node::origin::kept_tree::KeptTree;
 
@@ -294,6 +294,7 @@ impl Images {
             Some(hashes) => self.kept(hashes, Arc::clone(&file), path.clone(), chunk_size).await,
             None => None,
         };
+        let chunk_size = ChunkSizing::Of(chunk_size);
         let serve = ServeConfig { path, object, file: Some(file), name, chunk_size, proof, kept };
         let added = self.node.add_file(serve).await;
         let images = Arc::clone(self);

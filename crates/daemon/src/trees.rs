@@ -26,7 +26,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 pub fn look(plan: &mut Plan, console: &Console) {
     let keeping = Keeping { rehash: plan.rehash, cache: usual_dir(), data_min_bytes: DATA_MIN_BYTES, settled: SETTLED };
     for serve in plan.node.serve.iter_mut().filter(|serve| serve.file.is_none() && serve.object.is_none()) {
-        let (kept, remarks) = KeptTree::look(&serve.path, serve.chunk_size, &keeping);
+        let (kept, remarks) = KeptTree::look(&serve.path, || serve.chunk_size.of(&serve.path), &keeping);
         remarks.iter().for_each(|remark| console.warn(remark));
         serve.kept = Some(Arc::new(kept));
     }

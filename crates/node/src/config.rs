@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
@@ -119,6 +119,26 @@ impl DiskConfig {
     }
 }
 
+/// The chunk size of a file to publish.
+#[derive(Debug, Clone, Copy)]
+pub enum ChunkSizing {
+    /// This one.
+    Of(ChunkSize),
+    /// What the file's own bytes say. They are read when the file is hashed, and not before: until
+    /// its disk answers, others hear that it is hashed.
+    Own(fn(&Path) -> ChunkSize),
+}
+
+impl ChunkSizing {
+    /// The chunk size of the file at `path`. May block.
+    pub fn of(self, path: &Path) -> ChunkSize {
+        match self {
+            Self::Of(size) => size,
+            Self::Own(says) => says(path),
+        }
+    }
+}
+
 /// A file or object to publish.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
@@ -131,7 +151,7 @@ pub struct ServeConfig {
     /// The image's name; the file's name without it.
     pub name: Option<String>,
     /// Its chunk size.
-    pub chunk_size: ChunkSize,
+    pub chunk_size: ChunkSizing,
     /// A signature of the image, for nodes that ask for one.
     pub proof: Option<Proof>,
     /// The hashes of an earlier start, or, for a path, room for those of this one.

@@ -72,7 +72,7 @@ impl Stage {
     }
 
     fn publish_with(&self, keeping: &Keeping) -> Published {
-        let (kept, mut remarks) = KeptTree::look(&self.image(), ChunkSize::MIN, keeping);
+        let (kept, mut remarks) = KeptTree::look(&self.image(), || ChunkSize::MIN, keeping);
         let hashed = AtomicU64::new(0);
         let origin = Origin::publish_kept(&self.image(), None, ChunkSize::MIN, NonZeroUsize::MIN, &kept, &|progress| {
             hashed.fetch_max(progress.hashed_bytes, Ordering::Relaxed);
@@ -169,7 +169,7 @@ fn a_file_that_changed_is_hashed_and_its_tree_replaced() {
     drop(changed);
     assert_eq!(stage.publish().hashed, 0);
     // Other chunks are another image.
-    let (other, remarks) = KeptTree::look(&stage.image(), ChunkSize::DEFAULT, &stage.keeping());
+    let (other, remarks) = KeptTree::look(&stage.image(), || ChunkSize::DEFAULT, &stage.keeping());
     assert!(other.dir().is_some() && remarks.is_empty());
 }
 
@@ -275,7 +275,7 @@ fn a_full_disk_costs_only_the_hashes() {
     (0..CHUNKS).try_for_each(|chunk| file.write_all_at(b"x", chunk * SIZE)).expect_err("the disk is full");
     drop(file);
     let keeping = Keeping::default();
-    let (kept, remarks) = KeptTree::look(&image, ChunkSize::MIN, &keeping);
+    let (kept, remarks) = KeptTree::look(&image, || ChunkSize::MIN, &keeping);
     assert_eq!(remarks, [""; 0]);
     let origin = Origin::publish_kept(&image, None, ChunkSize::MIN, NonZeroUsize::MIN, &kept, &|_| {});
     let origin = origin.expect("it is served all the same");

@@ -88,12 +88,13 @@ fn publish_file(
     reports: &Reports<impl Fn(u64) + Send + Sync>,
 ) -> Result<Origin, PublishError> {
     let (name, progress) = (serve.name.as_deref(), |progress| reports.progress(progress));
+    let chunk_size = serve.chunk_size.of(&serve.path);
     let origin = match (&serve.file, &serve.kept) {
-        (None, None) => Origin::publish(&serve.path, name, serve.chunk_size, threads, &progress),
-        (None, Some(kept)) => Origin::publish_kept(&serve.path, name, serve.chunk_size, threads, kept, &progress),
+        (None, None) => Origin::publish(&serve.path, name, chunk_size, threads, &progress),
+        (None, Some(kept)) => Origin::publish_kept(&serve.path, name, chunk_size, threads, kept, &progress),
         (Some(file), kept) => {
             let (file, kept) = (Arc::clone(file), kept.as_deref());
-            Origin::publish_open(file, &serve.path, name, serve.chunk_size, threads, kept, &progress)
+            Origin::publish_open(file, &serve.path, name, chunk_size, threads, kept, &progress)
         }
     }?;
     let tree = origin.kept_tree().map(|tree| tree.display().to_string());

@@ -90,15 +90,20 @@ enum Look {
 impl KeptTree {
     /// Looks for the tree of the file at `path`. If no tree can be used, it makes room for a new
     /// one. Also says what a person should know. May read 0.05 % of the file's length, and
-    /// hashes that on the calling thread.
-    pub fn look(path: &Path, chunk_size: ChunkSize, keeping: &Keeping) -> (Self, Vec<String>) {
+    /// hashes that on the calling thread. A small file is not read, nor is its chunk size asked for.
+    pub fn look(path: &Path, chunk_size: impl FnOnce() -> ChunkSize, keeping: &Keeping) -> (Self, Vec<String>) {
         let mut remarks = Vec::new();
         let kept = Self::of(path, chunk_size, keeping, &mut remarks);
         (kept.unwrap_or_default(), remarks)
     }
 
     /// `None` if the file has no stamp, is small, or cannot be published at all.
-    fn of(path: &Path, chunk_size: ChunkSize, keeping: &Keeping, remarks: &mut Vec<String>) -> Option<Self> {
+    fn of(
+        path: &Path,
+        chunk_size: impl FnOnce() -> ChunkSize,
+        keeping: &Keeping,
+        remarks: &mut Vec<String>,
+    ) -> Option<Self> {
         let file = SourceFile::open(path).ok()?;
         let (stamp, real) = (file.stamp()?, path.canonicalize().ok()?);
         let about = std::fs::metadata(&real).ok()?;
@@ -106,7 +111,7 @@ impl KeptTree {
         if about.blocks().saturating_mul(512) < keeping.data_min_bytes {
             return None;
         }
-        let mut open = Vec::new();
+        let (chunk_size, mut open) = (chunk_size(), Vec::new());
         for place in places(&real, stamp, keeping.cache.as_deref()) {
             match look_at(&place, stamp, chunk_size, &about) {
                 Look::Good(found) if !keeping.rehash => {
