@@ -122,7 +122,7 @@ impl DiskConfig {
 /// The chunk size of a file to publish.
 #[derive(Debug, Clone, Copy)]
 pub enum ChunkSizing {
-    /// This one.
+    /// This size, whatever the file says.
     Of(ChunkSize),
     /// What the file's own bytes say. They are read when the file is hashed, and not before: until
     /// its disk answers, others hear that it is hashed.

@@ -90,7 +90,8 @@ enum Look {
 impl KeptTree {
     /// Looks for the tree of the file at `path`. If no tree can be used, it makes room for a new
     /// one. Also says what a person should know. May read 0.05 % of the file's length, and
-    /// hashes that on the calling thread. A small file is not read, nor is its chunk size asked for.
+    /// hashes that on the calling thread. A small file is not read, nor is its chunk size asked
+    /// for.
     pub fn look(path: &Path, chunk_size: impl FnOnce() -> ChunkSize, keeping: &Keeping) -> (Self, Vec<String>) {
         let mut remarks = Vec::new();
         let kept = Self::of(path, chunk_size, keeping, &mut remarks);
