@@ -63,14 +63,18 @@ impl Node {
     /// The place of a node in the order of a chain.
     pub(super) fn place_of(&self, image: &Image, node: NodeId) -> Option<Place> {
         let identity = if node == self.me().node { self.me() } else { self.identity_of(node)? };
-        let record = self.membership.records().get(&RecordKey { node, image: image.subject.image });
-        Some(Place::of(identity, image.classes.class(record.map(Record::link).unwrap_or_default())))
+        Some(Place::of(identity, image.classes.class(self.link_for(image, node))))
     }
 
     /// The slowest class whose nodes pass on as much of an image as this node takes in.
     pub(super) fn intake(&self, image: &Image) -> Class {
-        let record = self.membership.records().get(&RecordKey { node: self.me().node, image: image.subject.image });
-        image.classes.intake(record.map(Record::link).unwrap_or_default())
+        image.classes.intake(self.link_for(image, self.me().node))
+    }
+
+    /// What a node says of its link with an image.
+    fn link_for(&self, image: &Image, node: NodeId) -> Link {
+        let record = self.membership.records().get(&RecordKey { node, image: image.subject.image });
+        record.map(Record::link).unwrap_or_default()
     }
 
     /// Requests elsewhere what slower nodes owe, if an origin is faster: all behind this node would
