@@ -1,4 +1,4 @@
-//! The place for lasting state: where it is, and how a file in it is replaced.
+//! The place for lasting state: where it is, and how a file in it is read and replaced.
 //!
 //! Several daemons of a machine may share it, and a kill or a full disk may come at any moment: a
 //! file is the old one or the new one, and never a part. Called by the modules that keep something
@@ -40,6 +40,14 @@ pub fn make_dir() -> PathBuf {
     let dir = usual_dir();
     let _ = std::fs::create_dir_all(&dir);
     dir
+}
+
+/// A file of lasting state; `None` if there is none, or something else, such as a pipe that would
+/// wait for its other end, or more than so many bytes.
+pub fn read(dir: &Path, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
+    let path = dir.join(name);
+    let file = std::fs::metadata(&path).ok()?;
+    (file.is_file() && file.len() <= bytes_max).then(|| std::fs::read(path).ok()).flatten()
 }
 
 /// Replaces a file of lasting state as a whole.

@@ -55,9 +55,7 @@ pub async fn keep(node: Arc<Node>) {
 }
 
 fn read(dir: &Path, id: &ImageId) -> Option<Vec<u8>> {
-    let path = dir.join(format!("{NAME}{id}"));
-    let file = fs::metadata(&path).ok()?;
-    (file.is_file() && file.len() <= BYTES_MAX as u64).then(|| fs::read(path).ok()).flatten()
+    lasting::read(dir, &format!("{NAME}{id}"), BYTES_MAX as u64)
 }
 
 fn write(dir: &Path, id: &ImageId, list: &[u8]) -> std::io::Result<()> {

@@ -5,8 +5,6 @@
 //! It is a hint: a new measurement counts more, and a damaged file is none.
 
 use crate::lasting;
-use std::fs::{self, File};
-use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,11 +45,7 @@ fn name(ip: IpAddr) -> String {
 }
 
 fn read(dir: &Path, ip: IpAddr) -> Option<u64> {
-    let path = dir.join(name(ip));
-    // Not of a pipe, which would wait for its other end.
-    let is_file = fs::metadata(&path).is_ok_and(|file| file.is_file());
-    let mut text = String::new();
-    is_file.then(|| File::open(path).ok()).flatten()?.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+    let text = String::from_utf8(lasting::read(dir, &name(ip), BYTES_MAX)?).ok()?;
     text.trim_end().parse().ok().filter(|bytes_per_s| *bytes_per_s > 0)
 }
 
@@ -76,7 +70,7 @@ mod tests {
             lasting::replace(dir.path(), &name(ip), text.as_bytes()).unwrap();
             assert_eq!(read(dir.path(), ip), number, "{text:?}");
         }
-        fs::write(dir.path().join(name(ip)), [0xFF; 9]).unwrap();
+        std::fs::write(dir.path().join(name(ip)), [0xFF; 9]).unwrap();
         assert_eq!(read(dir.path(), ip), None);
         assert_eq!(read(dir.path(), "198.18.0.2".parse().unwrap()), None, "another network");
     }
