@@ -9,7 +9,12 @@ use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::image::{Header, ImageId};
-use vfield_node::origin::{Origin, kept_tree};
+use vfield_node::origin::{Origin, Progress, PublishError, kept_tree};
+
+/// Names are not part of an id, and a file's own need not be one that an image may have.
+pub const ANY_NAME: &str = "image";
+/// What to do about a file that cannot be hashed.
+pub const UNREADABLE: &str = "the file must be readable and must not change while it is read";
 
 /// The id and the header of `path` as an image of chunks of `chunk_size`. Takes as long as reading
 /// and hashing its data.
@@ -37,14 +42,21 @@ pub fn id_and_hashes(path: &Path, chunk_size: ChunkSize, hashes: &Path, console:
 }
 
 fn hash(path: &Path, chunk_size: ChunkSize, console: &Console) -> Result<Origin, Failure> {
+    hashing(path, console, |threads, progress| Origin::publish(path, Some(ANY_NAME), chunk_size, threads, progress))
+}
+
+/// Lets `hash` hash the file at `path` with so many threads, and shows how far it is.
+pub fn hashing(
+    path: &Path,
+    console: &Console,
+    hash: impl FnOnce(NonZeroUsize, &(dyn Fn(Progress) + Sync)) -> Result<Origin, PublishError>,
+) -> Result<Origin, Failure> {
     let bar = console.bars.add(bar("hashing", &path.display().to_string(), 0));
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    // Names are not part of an id, and the file's own need not be one that an image may have.
-    let origin = Origin::publish(path, Some("image"), chunk_size, threads, &|progress| {
+    let origin = hash(threads, &|progress| {
         bar.set_length(progress.length_bytes);
         bar.set_position(progress.position_bytes);
     });
     bar.finish_and_clear();
-    let hint = "the file must be readable and must not change while it is read";
-    origin.map_err(|error| Failure::failed(error.to_string()).hint(hint))
+    origin.map_err(|error| Failure::failed(error.to_string()).hint(UNREADABLE))
 }

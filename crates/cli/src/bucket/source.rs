@@ -1,13 +1,12 @@
 //! An image file that is to be published in a bucket, hashed.
 
+use crate::publish::{ANY_NAME, UNREADABLE, hashing};
 use std::fs::File;
 use std::io;
-use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use vfield_bucket::Source;
-use vfield_console::bar::bar;
 use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
 use vfield_core::chunk::ChunkSize;
@@ -27,8 +26,8 @@ pub struct Hashed {
 impl Hashed {
     /// Hashes a file, unless its hashes are kept beside it.
     pub fn new(path: &Path, chunk_size: ChunkSize, console: &Console) -> Result<Self, Failure> {
-        let hint = "the file must be readable and must not change while it is read";
-        let failed = |error: io::Error| Failure::failed(format!("{}: {}", path.display(), plain(&error))).hint(hint);
+        let failed =
+            |error: io::Error| Failure::failed(format!("{}: {}", path.display(), plain(&error))).hint(UNREADABLE);
         let file = File::open(path).map_err(failed)?;
         let opened = Arc::new(file.try_clone().map_err(failed)?.into());
         let kept = trees::open_for(path).and_then(|tree| {
@@ -36,16 +35,9 @@ impl Hashed {
             remark.iter().for_each(|remark| console.warn(remark));
             kept
         });
-        let bar = console.bars.add(bar("hashing", &path.display().to_string(), 0));
-        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let progress = |progress: vfield_node::origin::Progress| {
-            bar.set_length(progress.length_bytes);
-            bar.set_position(progress.position_bytes);
-        };
-        // A name is no part of an id.
-        let origin = Origin::publish_open(opened, path, Some("image"), chunk_size, threads, kept.as_ref(), &progress);
-        bar.finish_and_clear();
-        let origin = origin.map_err(|error| Failure::failed(error.to_string()).hint(hint))?;
+        let origin = hashing(path, console, |threads, progress| {
+            Origin::publish_open(opened, path, Some(ANY_NAME), chunk_size, threads, kept.as_ref(), progress)
+        })?;
         Ok(Self { origin, file })
     }
 
