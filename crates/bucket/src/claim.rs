@@ -8,11 +8,11 @@
 use crate::BucketError;
 use crate::list::list;
 use crate::patience::patiently;
+use crate::upload::put;
 use bytes::Bytes;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
-use vfield_block::object::ObjectError;
 use vfield_core::hex::hex;
 use vfield_object::{Bucket, Listed, When, WriteError};
 
@@ -118,14 +118,7 @@ impl Claim {
     }
 
     async fn write(&self, bucket: &Bucket, text: &'static str) -> Result<(), BucketError> {
-        let put = || async {
-            match bucket.put(&self.name, Bytes::from_static(text.as_bytes()), When::Always).await {
-                Ok(_) => Ok(()),
-                Err(WriteError::Failed(error)) => Err(error),
-                Err(WriteError::Lost) => Err(ObjectError::passing("it was written by another process")),
-            }
-        };
-        patiently(put).await.map_err(BucketError::store(self.name.as_str()))
+        put(bucket, &self.name, Bytes::from_static(text.as_bytes())).await
     }
 
     /// Looks whether the bucket is swept, and whether the store compares: it does if it refuses to
@@ -142,8 +135,9 @@ impl Claim {
         let putting = || async {
             match bucket.put(&self.name, Bytes::from_static(WRITES.as_bytes()), When::Absent).await {
                 Err(WriteError::Lost) => Ok(true),
-                Err(WriteError::Failed(error)) if !error.to_string().contains("(NotImplemented)") => Err(error),
-                Ok(_) | Err(WriteError::Failed(_)) => Ok(false),
+                Err(error) if error.knows_no_conditions() => Ok(false),
+                Err(WriteError::Failed(error)) => Err(error),
+                Ok(_) => Ok(false),
             }
         };
         patiently(putting).await.map_err(BucketError::store(self.name.as_str()))

@@ -34,6 +34,7 @@ pub use publish::{Published, publish};
 pub use source::Source;
 pub use upload::{Uploaded, upload};
 
+use tokio::task::JoinError;
 use vfield_block::object::ObjectError;
 use vfield_core::chunk::Chunk;
 use vfield_core::image::ImageId;
@@ -102,4 +103,9 @@ impl BucketError {
         let name = name.into();
         move |error| Self::Store { name, error }
     }
+}
+
+/// What a task gave back; its panic goes on here. No task is aborted before that.
+fn ended<T>(outcome: Result<T, JoinError>) -> T {
+    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }

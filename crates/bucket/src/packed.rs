@@ -7,11 +7,11 @@
 //! decides about retries. Memory: the front, a few pages,
 //! and for each read its bytes and those of its packs.
 
-use crate::BucketError;
 use crate::index::{BadIndex, Front, Place};
 use crate::list::{HASHES, IMAGES, front_once};
 use crate::pack::{DIR, PackName, Stored, Unpacker};
 use crate::tags;
+use crate::{BucketError, ended};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt;
@@ -242,7 +242,7 @@ impl Opened {
                 reads.spawn(read_part(Arc::clone(&self.bucket), pack, part, geometry));
             }
             let Some(read) = reads.join_next().await else { return Ok(plain.into()) };
-            let (part, restored) = read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+            let (part, restored) = ended(read)?;
             let Some(restored) = restored else {
                 // One lost chunk does not take its neighbours with it.
                 parts.extend(part.alone());
@@ -298,7 +298,7 @@ async fn read_part(
         let restored = part.restore(&stored, &geometry);
         (part, Some(restored))
     });
-    Ok(restoring.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())))
+    Ok(ended(restoring.await))
 }
 
 impl Part {

@@ -5,16 +5,16 @@
 //! moment before; a tag names only an image whose index is there. Memory is bounded: the places of
 //! all chunks, and [`PACKS_AT_ONCE`] packs.
 
-use crate::BucketError;
 use crate::claim::Claim;
 use crate::index::{self, Place};
 use crate::list::{HASHES, IMAGES, list};
 use crate::pack::{self, Builder, PackName, Packer, table_bytes};
 use crate::patience::patiently;
-use crate::source::Source;
+use crate::source::{Source, verify};
 use crate::tags;
 use crate::upload::put_whole;
 use crate::wanted::Wanted;
+use crate::{BucketError, ended};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -23,7 +23,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use vfield_block::extent::Extent;
 use vfield_block::object::ObjectError;
 use vfield_core::chunk::Chunk;
-use vfield_core::hash_tree::{Hash, hash_chunk};
+use vfield_core::hash_tree::Hash;
 use vfield_core::image::ImageId;
 use vfield_core::tag::{Tag, TagName};
 use vfield_object::{Bucket, Listed};
@@ -166,9 +166,9 @@ struct Version<'a> {
 impl Version<'_> {
     /// Finds the chunks that packs of the bucket have; returns how many packs are damaged.
     async fn find(&mut self, bucket: &Arc<Bucket>) -> Result<u64, BucketError> {
-        let mut packs = packs(bucket).await?.into_iter().filter(|(name, _)| !self.known.contains_key(name));
-        let (mut reads, mut damaged) = (JoinSet::new(), 0);
-        let mut packs = packs.by_ref().collect::<Vec<_>>().into_iter();
+        let mut packs = packs(bucket).await?;
+        packs.retain(|(name, _)| !self.known.contains_key(name));
+        let (mut packs, mut reads, mut damaged) = (packs.into_iter(), JoinSet::new(), 0);
         loop {
             while reads.len() < TABLES_AT_ONCE
                 && let Some((name, length_bytes)) = packs.next()
@@ -176,11 +176,13 @@ impl Version<'_> {
                 reads.spawn(read_table(Arc::clone(bucket), name, length_bytes));
             }
             let Some(read) = reads.join_next().await else { return Ok(damaged) };
-            let (name, rows) = read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+            let (name, rows) = ended(read)?;
             damaged += u64::from(rows.is_empty());
-            for (hash, stored) in rows.into_iter().filter(|(hash, _)| self.wanted.lacks(hash)).collect::<Vec<_>>() {
-                let pack = self.number(name);
-                self.wanted.lies_at(&hash, Place { pack, stored });
+            for (hash, stored) in rows {
+                if self.wanted.lacks(&hash) {
+                    let pack = self.number(name);
+                    self.wanted.lies_at(&hash, Place { pack, stored });
+                }
             }
         }
     }
@@ -209,7 +211,7 @@ impl Version<'_> {
                 made.push_back(tokio::task::spawn_blocking(move || make(&*source, &batch)));
             }
             let Some(batch) = made.pop_front() else { break };
-            for Made { hash, plain_bytes, stored } in joined(batch).await? {
+            for Made { hash, plain_bytes, stored } in ended(batch.await)? {
                 if builder.is_full(stored.len()) {
                     let full = std::mem::take(&mut builder);
                     self.send(bucket, full, std::mem::take(&mut hashes), &mut uploads, published).await?;
@@ -227,7 +229,7 @@ impl Version<'_> {
             self.send(bucket, builder, hashes, &mut uploads, published).await?;
         }
         while let Some(upload) = uploads.join_next().await {
-            upload.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+            ended(upload)?;
         }
         Ok(())
     }
@@ -244,7 +246,7 @@ impl Version<'_> {
         while uploads.len() >= PACKS_AT_ONCE
             && let Some(upload) = uploads.join_next().await
         {
-            upload.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+            ended(upload)?;
         }
         // Hours may have passed.
         self.claim.renew(bucket).await?;
@@ -335,16 +337,9 @@ fn make(source: &impl Source, chunks: &[u32]) -> Result<Vec<Made>, BucketError> 
         let (extent, hash) = (tree.geometry().extent(chunk), tree.hash(chunk));
         plain.resize(extent.len() as usize, 0);
         source.read(extent.start(), &mut plain).map_err(BucketError::File)?;
-        if hash_chunk(&plain) != hash {
-            return Err(BucketError::Changed(chunk));
-        }
+        verify(tree, chunk, &plain)?;
         let stored = packer.pack(&plain).map_err(BucketError::File)?;
         Ok(Made { hash, plain_bytes: extent.len(), stored })
     };
     chunks.iter().map(&mut made).collect()
-}
-
-/// What a blocking task gives back.
-async fn joined<T>(task: JoinHandle<T>) -> T {
-    task.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }

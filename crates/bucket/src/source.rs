@@ -1,7 +1,9 @@
 //! What a publisher has to have: an image's bytes, its hashes, and its id.
 
+use crate::BucketError;
 use std::io;
-use vfield_core::hash_tree::HashTree;
+use vfield_core::chunk::Chunk;
+use vfield_core::hash_tree::{HashTree, hash_chunk};
 use vfield_core::image::ImageId;
 
 /// An image that was hashed.
@@ -26,4 +28,12 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// If the file cannot be read, or is shorter.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+}
+
+/// Verifies a chunk that was read.
+///
+/// # Errors
+/// If the file has changed since it was hashed.
+pub fn verify(tree: &HashTree, chunk: Chunk, bytes: &[u8]) -> Result<(), BucketError> {
+    if hash_chunk(bytes) == tree.hash(chunk) { Ok(()) } else { Err(BucketError::Changed(chunk)) }
 }

@@ -4,17 +4,16 @@
 //! object that exists is never overwritten, since origins may serve it. Memory is bounded by
 //! [`PARTS_AT_ONCE`] parts, and by the hashes.
 
-use crate::BucketError;
 use crate::list::HASHES;
 use crate::patience::patiently;
-use crate::source::Source;
+use crate::source::{Source, verify};
+use crate::{BucketError, ended};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::JoinSet;
 use vfield_block::extent::Extent;
 use vfield_block::object::ObjectError;
-use vfield_core::hash_tree::hash_chunk;
 use vfield_core::image::ImageId;
 use vfield_object::{Bucket, When, WriteError};
 
@@ -92,8 +91,7 @@ async fn is_same(bucket: &Bucket, name: &str, source: &impl Source) -> Result<bo
 pub async fn put_whole(bucket: &Arc<Bucket>, name: &str, bytes: impl Into<Bytes>) -> Result<(), BucketError> {
     let bytes: Bytes = bytes.into();
     if bytes.len() as u64 <= 2 * PART_BYTES {
-        let put = || async { bucket.put(name, bytes.clone(), When::Always).await.map(drop).map_err(passing) };
-        return patiently(put).await.map_err(BucketError::store(name));
+        return put(bucket, name, bytes).await;
     }
     let ticket = patiently(|| bucket.begin(name)).await.map_err(BucketError::store(name))?;
     let length = bytes.len() as u64;
@@ -112,6 +110,12 @@ pub async fn put_whole(bucket: &Arc<Bucket>, name: &str, bytes: impl Into<Bytes>
     sent
 }
 
+/// Writes an object in one request.
+pub async fn put(bucket: &Bucket, name: &str, bytes: Bytes) -> Result<(), BucketError> {
+    let put = || async { bucket.put(name, bytes.clone(), When::Always).await.map(drop).map_err(passing) };
+    patiently(put).await.map_err(BucketError::store(name))
+}
+
 /// A write without a condition is lost only to another one.
 fn passing(error: WriteError) -> ObjectError {
     match error {
@@ -128,13 +132,11 @@ async fn read(source: Arc<impl Source>, extent: Extent) -> Result<Bytes, BucketE
         let (tree, geometry) = (source.tree(), source.tree().geometry());
         let chunks = geometry.covering(extent).map(vfield_core::chunk::Chunk);
         for (chunk, part) in chunks.zip(bytes.chunks(geometry.chunk_bytes() as usize)) {
-            if hash_chunk(part) != tree.hash(chunk) {
-                return Err(BucketError::Changed(chunk));
-            }
+            verify(tree, chunk, part)?;
         }
         Ok(Bytes::from(bytes))
     });
-    reading.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    ended(reading.await)
 }
 
 /// Sends all parts of an object; returns their ETags.
@@ -168,7 +170,7 @@ where
             });
         }
         let Some(sent) = sends.join_next().await else { return Ok(etags) };
-        let (index, length, etag) = sent.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+        let (index, length, etag) = ended(sent)?;
         etags[index as usize] = etag;
         sent_bytes += length;
         progress(sent_bytes);
@@ -188,9 +190,7 @@ async fn join(
     let joined = patiently(|| async {
         let joined = match bucket.join(name, ticket, etags, when).await {
             // Its absence was seen before.
-            Err(WriteError::Failed(ObjectError::Failed { why, .. })) if why.contains("(NotImplemented)") => {
-                bucket.join(name, ticket, etags, When::Always).await
-            }
+            Err(error) if error.knows_no_conditions() => bucket.join(name, ticket, etags, When::Always).await,
             joined => joined,
         };
         is_unsure.fetch_or(matches!(&joined, Err(WriteError::Failed(error)) if error.may_pass()), Ordering::Relaxed);

@@ -67,6 +67,13 @@ pub enum WriteError {
     Failed(ObjectError),
 }
 
+impl WriteError {
+    /// True if the store knows no conditions of writes.
+    pub fn knows_no_conditions(&self) -> bool {
+        matches!(self, Self::Failed(ObjectError::Failed { why, .. }) if why.contains("(NotImplemented)"))
+    }
+}
+
 impl From<ObjectError> for WriteError {
     fn from(error: ObjectError) -> Self {
         Self::Failed(error)
