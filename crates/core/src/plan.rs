@@ -289,8 +289,9 @@ impl Situation<'_> {
     }
 
     /// A holder. Holders take turns once stores are full. While stores fill it is the nearest one
-    /// upstream of this node, and is waited for. Of readers that began one after the other, each
-    /// then takes from its predecessor, and from no node that another needs.
+    /// upstream of this node, and is waited for until the chunk is overdue. Of readers that began
+    /// one after the other, each then takes from its predecessor, and from no node that another
+    /// needs.
     fn ask_holder(&self) -> Option<Choice> {
         let map = self.map;
         let mut holders: Vec<Holding> = map.homes_in_turn(self.wanted.chunk);
@@ -300,10 +301,10 @@ impl Situation<'_> {
             holders.sort_unstable_by_key(|home| me.behind(&home.place()));
             let mut nearest = holders.iter().filter(|home| self.peers.may_be_in_step(home.node, self.now));
             if let Some(last) = nearest.next() {
-                // A slow link that many wait for is not waited for while a faster one has room.
+                // Many may wait for one link while others are idle.
                 let passes = self.wanted.overdue && !self.has_room(last.node);
-                let faster = |home: &&Holding| passes && home.class < last.class && self.has_room(home.node);
-                return Some(nearest.find(faster).map_or_else(
+                let next = |home: &&Holding| passes && home.class <= last.class && self.has_room(home.node);
+                return Some(nearest.find(next).map_or_else(
                     || self.ask_or_park(Source::holder(last.node)),
                     |home| Choice::Ask(Source::holder(home.node)),
                 ));

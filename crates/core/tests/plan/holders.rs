@@ -22,10 +22,12 @@ fn while_stores_fill_the_nearest_upstream_holder_is_asked() {
     room.fill_window(3, 0);
     assert_eq!(room.choice(), park(3), "it is waited for");
     room.wanted.overdue = true;
+    assert_eq!(room.choice(), holder(1), "another has room");
+    [1, 5].into_iter().for_each(|node| room.fill_window(node, 0));
     assert_eq!(room.choice(), park(3), "as long as it delivers");
     let mut room = of(4);
     room.wanted.overdue = true;
-    room.fill_window(3, 300);
+    [1, 3, 5].into_iter().for_each(|node| room.fill_window(node, 300));
     assert_eq!(room.choice(), holder(3), "beyond its window");
     let mut room = of(4);
     room.refuse(3, 1);
@@ -35,9 +37,9 @@ fn while_stores_fill_the_nearest_upstream_holder_is_asked() {
     assert!(matches!(room.choice(), Choice::Ask(Source { peer: NodeId(1 | 3 | 5), rank: Some(Reach::HOLDER), .. })));
 }
 
-/// A slow node may have many takers, while faster ones are idle that have all.
+/// One node may have many takers, while others are idle that have all.
 #[test]
-fn while_stores_fill_a_faster_holder_with_room_is_asked_rather_than_waited_for_a_slow_one() {
+fn while_stores_fill_an_overdue_chunk_is_asked_of_the_next_holder_with_room_that_is_no_slower() {
     let of = || small(4).with_stores(&[1, 3, 5], SIZE - 1).with_slow(&[3, 4]);
     assert_eq!(of().choice(), holder(3));
     let mut room = of();
@@ -49,10 +51,15 @@ fn while_stores_fill_a_faster_holder_with_room_is_asked_rather_than_waited_for_a
     assert_eq!(room.choice(), holder(1), "it has room");
     room.fill_window(1, 0);
     assert_eq!(room.choice(), park(3));
-    let mut room = of().with_slow(&[1, 3, 4, 5]);
-    room.wanted.overdue = true;
+    let mut room = small(4).with_stores(&[1, 3, 5], SIZE - 1);
     room.fill_window(3, 0);
-    assert_eq!(room.choice(), park(3), "the others are no faster");
+    assert_eq!(room.choice(), park(3), "for a moment");
+    room.wanted.overdue = true;
+    assert_eq!(room.choice(), holder(1), "it is as fast");
+    let mut room = small(4).with_stores(&[1, 3, 5], SIZE - 1).with_slow(&[1, 5]);
+    room.fill_window(3, 0);
+    room.wanted.overdue = true;
+    assert_eq!(room.choice(), park(3), "the others are slower");
 }
 
 #[test]
