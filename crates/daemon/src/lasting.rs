@@ -53,11 +53,17 @@ pub fn read(dir: &Path, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
 /// Replaces a file of lasting state as a whole.
 pub fn replace(dir: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
+    replace_at(&dir.join(name), bytes)
+}
+
+/// Replaces a file as a whole.
+pub fn replace_at(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
     // Of this process alone: two daemons may start at once.
-    let new = dir.join(format!("{name}.{}", std::process::id()));
+    new.push(format!(".{}", std::process::id()));
     let mut file = std::fs::File::create(&new)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    let replaced = written.and_then(|()| std::fs::rename(&new, dir.join(name)));
+    let replaced = written.and_then(|()| std::fs::rename(&new, path));
     replaced.inspect_err(|_| {
         let _ = std::fs::remove_file(&new);
     })

@@ -4,8 +4,8 @@
 //! Owns the file: one address a line, replaced as a whole when the members have changed. Its
 //! addresses are only dialled, so foreign content does no harm.
 
+use crate::lasting;
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub async fn remember(path: PathBuf, node: Arc<Node>) {
         // A node that has lost all others needs the addresses of before.
         if alive != known && !alive.is_empty() {
             let lines: String = alive.iter().take(MEMBERS_MAX).map(|addr| format!("{addr}\n")).collect();
-            match replace(&path, lines.as_bytes()) {
+            match lasting::replace_at(&path, lines.as_bytes()) {
                 Ok(()) => (known, said) = (alive, String::new()),
                 // A full disk may have room later: it is tried again, and told once.
                 Err(error) => {
@@ -52,17 +52,6 @@ pub async fn remember(path: PathBuf, node: Arc<Node>) {
     }
 }
 
-/// Puts a file in the place of another one, whole.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let written = std::fs::File::create(&new).and_then(|mut file| file.write_all(bytes));
-    let replaced = written.and_then(|()| std::fs::rename(&new, path));
-    replaced.inspect_err(|_| {
-        let _ = std::fs::remove_file(&new);
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,9 +61,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("members");
         assert_eq!(read(&path), vec![]);
-        replace(&path, b"192.168.1.1:4440\nrubbish\n\n[fd00::1]:5\n").unwrap();
+        lasting::replace_at(&path, b"192.168.1.1:4440\nrubbish\n\n[fd00::1]:5\n").unwrap();
         assert_eq!(read(&path), vec!["192.168.1.1:4440".parse().unwrap(), "[fd00::1]:5".parse().unwrap()]);
-        replace(&path, &[0xff; 100]).unwrap();
+        lasting::replace_at(&path, &[0xff; 100]).unwrap();
         assert_eq!(read(&path), vec![]);
         assert_eq!(read(dir.path()), vec![]);
     }
