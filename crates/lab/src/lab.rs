@@ -304,6 +304,11 @@ impl Host {
         self.plug.as_ref().map(|(netns, _)| netns.as_str())
     }
 
+    /// True if it has a network namespace of its own.
+    pub fn is_apart(&self) -> bool {
+        self.plug.is_some()
+    }
+
     /// What its link leads to.
     fn switch(&self) -> &Switch {
         &self.plug.as_ref().expect("a lab of namespaces").1

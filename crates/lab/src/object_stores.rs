@@ -1,10 +1,11 @@
 //! Object stores of others, as real programs: nginx with TLS, a server of buckets, a registry.
 
 use crate::LabError;
+use crate::daemon::Start;
 use crate::lab::Host;
 use crate::process::{Process, run};
 use crate::wait::Deadline;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -48,7 +49,7 @@ impl TlsServer {
         std::fs::write(&path, config).map_err(LabError::at(&path))?;
         let mut command = host.command("nginx");
         command.arg("-p").arg(&home).arg("-c").arg(&path).args(["-e", "stderr"]);
-        let process = listening(host.spawn("nginx", &mut command)?, addr)?;
+        let process = listening(host, host.spawn("nginx", &mut command)?, addr)?;
         Ok(Self { process, addr, authority })
     }
 
@@ -120,13 +121,19 @@ impl Buckets {
         let mut command = host.command(program);
         command.args(["--port", &addr.to_string(), "--access", Self::KEY, "--secret", Self::SECRET]);
         command.args(options).arg("posix");
-        let process = listening(host.spawn("buckets", command.arg(dir))?, addr)?;
+        let process = listening(host, host.spawn("buckets", command.arg(dir))?, addr)?;
         Ok(Self { _process: process, addr })
     }
 
     /// Where it listens.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Tells a daemon where it is, and the key.
+    pub fn known_to<'a>(&self, start: Start<'a>) -> Start<'a> {
+        let start = start.env("AWS_ENDPOINT_URL_S3", format!("http://{}", self.addr));
+        start.env("AWS_ACCESS_KEY_ID", Self::KEY).env("AWS_SECRET_ACCESS_KEY", Self::SECRET)
     }
 }
 
@@ -152,7 +159,7 @@ impl Registry {
         let path = home.join("config.yml");
         std::fs::write(&path, config).map_err(LabError::at(&path))?;
         let mut command = host.command("docker-registry");
-        let process = listening(host.spawn("registry", command.arg("serve").arg(&path))?, addr)?;
+        let process = listening(host, host.spawn("registry", command.arg("serve").arg(&path))?, addr)?;
         Ok(Self { _process: process, addr })
     }
 
@@ -162,18 +169,23 @@ impl Registry {
     }
 }
 
-/// A free port of a host on loopback.
+/// A port of a host's address that is free on loopback, or the next one to its node's in a namespace,
+/// where all others are.
 fn free(host: &Host) -> Result<SocketAddr, LabError> {
     let ip = host.addr().ip();
+    if host.is_apart() {
+        return Ok(SocketAddr::new(ip, host.addr().port() + 1));
+    }
     let failed = |source| LabError::System { what: format!("listening on {ip}"), source };
     TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).map_err(failed)
 }
 
-/// Waits until a process listens.
-fn listening(mut process: Process, addr: SocketAddr) -> Result<Process, LabError> {
+/// Waits until a process of a host listens.
+fn listening(host: &Host, mut process: Process, addr: SocketAddr) -> Result<Process, LabError> {
     Deadline::after(START_LIMIT).poll(&format!("a server listens at {addr}"), || {
         process.check()?;
-        Ok(TcpStream::connect_timeout(&addr, Duration::from_secs(1)).ok().map(drop))
+        let sockets = run(host.client(START_LIMIT, "ss").args(["-Hltn", &format!("sport = :{}", addr.port())]))?;
+        Ok((!sockets.is_empty()).then_some(()))
     })?;
     Ok(process)
 }

@@ -78,6 +78,10 @@ struct Options {
     /// One more word for the command line of the origin; repeatable
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     origin_word: Vec<String>,
+    /// The origin reads the image from a server of buckets on its host: the program that
+    /// VFIELD_S3_SERVER names (versitygw)
+    #[arg(long)]
+    bucket: bool,
     /// Random: bytes of a read
     #[arg(long, default_value = "64K", value_parser = bytes)]
     block: u64,
@@ -204,6 +208,7 @@ impl Options {
             fronted: self.fronted,
             node_words: self.node_word.clone(),
             origin_words: self.origin_word.clone(),
+            bucket: self.bucket,
             block_bytes: u32::try_from(self.block)?,
             count: self.count,
             depth: self.depth,

@@ -12,15 +12,19 @@ use super::weather::Trouble;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use vfield_lab::cgroup::Cgroup;
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, Deadline, Host, Lab, LabError, Process, Vfield, bytes};
+use vfield_lab::{Buckets, Daemon, Deadline, Host, Lab, LabError, Process, Vfield, bytes};
 
 /// The origin's goodbye: it waits for what it is sending.
 const LEAVE_LIMIT: Duration = Duration::from_secs(30);
 /// A server that does not listen after so long never will.
 const LISTEN_LIMIT: Duration = Duration::from_secs(20);
+
+/// The image in a bucket.
+const OBJECT: &str = "s3://images/image";
 
 /// A lab in which the origin serves.
 #[derive(Debug)]
@@ -29,6 +33,7 @@ pub(super) struct Field<'a> {
     programs: &'a Programs,
     // Before the lab, whose janitor would otherwise find them.
     origin: Origin,
+    bucket: Option<Buckets>,
     fronts: Vec<Process>,
     pub(super) lab: Lab,
     image: Image,
@@ -69,7 +74,9 @@ impl<'a> Field<'a> {
         let hash = if plan.mode == Mode::Random { String::new() } else { hash(&path)? };
         let image = Image { hash, path };
         let busy = busy(plan, &lab)?;
-        let mut field = Self { plan, programs, origin: Origin::Gone, fronts: Vec::new(), lab, image, busy };
+        let (origin, bucket) = (Origin::Gone, None);
+        let mut field = Self { plan, programs, origin, bucket, fronts: Vec::new(), lab, image, busy };
+        field.bucket = plan.bucket.then(|| field.start_bucket()).transpose()?;
         field.origin = field.start_origin()?;
         field.origin_pid().map_or(Ok(()), |pid| field.confine(0, pid))?;
         field.fronts = (1..=plan.fronted).map(|host| field.start_front(host)).collect::<Result<_, _>>()?;
@@ -94,8 +101,11 @@ impl<'a> Field<'a> {
         Ok(match self.plan.system {
             System::Vfield => {
                 let vfield = self.vfield();
-                let serve = vfield.serve(host, &[&self.image.path]).args(&self.plan.origin_words);
-                Origin::Vfield(serve.ready()?)
+                let serve = match &self.bucket {
+                    None => vfield.serve(host, &[&self.image.path]),
+                    Some(bucket) => bucket.known_to(vfield.serve(host, &[Path::new(OBJECT)])),
+                };
+                Origin::Vfield(serve.args(&self.plan.origin_words).ready()?)
             }
             System::Nbdkit => {
                 let (ip, port) = (host.addr().ip().to_string(), host.addr().port().to_string());
@@ -117,6 +127,18 @@ impl<'a> Field<'a> {
                 Origin::Chain(helper)
             }
         })
+    }
+
+    /// A server of buckets that has the image, with its hashes beside it.
+    fn start_bucket(&self) -> Result<Buckets, LabError> {
+        let (host, store) = (self.lab.host(0), self.lab.dir().join("store"));
+        let object = store.join(OBJECT.trim_start_matches("s3://"));
+        let dir = object.parent().unwrap_or(&store);
+        std::fs::create_dir_all(dir).map_err(LabError::at(dir))?;
+        std::fs::hard_link(&self.image.path, &object).map_err(LabError::at(&object))?;
+        let mut id = Command::new(&self.programs.vfield);
+        run(id.arg("id").arg(&object).arg("--hashes").arg(object.with_extension("vfh")))?;
+        Buckets::start(host, &store)
     }
 
     fn vfield(&self) -> Vfield {

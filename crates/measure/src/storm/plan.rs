@@ -85,6 +85,8 @@ pub struct Plan {
     pub node_words: Vec<String>,
     /// More words for the command line of the origin.
     pub origin_words: Vec<String>,
+    /// The origin reads the image from a server of buckets on its host.
+    pub bucket: bool,
     /// Random reads: bytes of each.
     pub block_bytes: u32,
     /// Random reads: how many each host makes.
@@ -128,6 +130,7 @@ impl Default for Plan {
             fronted: 0,
             node_words: Vec::new(),
             origin_words: Vec::new(),
+            bucket: false,
             block_bytes: 64 << 10,
             count: 500,
             depth: 8,
@@ -164,6 +167,7 @@ impl Plan {
         self.busy.check(hosts).map_err(|why| format!("busy {why}"))?;
         self.think.check(hosts).map_err(|why| format!("think {why}"))?;
         refuse(!self.busy.is_empty() && self.system != System::Vfield, "only nodes of vfield are made busy")?;
+        refuse(self.bucket && self.system != System::Vfield, "only vfield reads the image from a bucket")?;
         refuse(!self.think.is_empty() && self.system == System::Chain, "a chain has no readers that think")?;
         refuse(self.size_bytes == 0, "an image has at least one byte")?;
         refuse(self.fronted > self.readers, "there are not so many readers to stand before")?;
@@ -247,6 +251,7 @@ impl fmt::Display for Plan {
         let start = match (self.system, self.warm, self.origin_gone) {
             (System::Nbdkit, ..) => "nbdkit".to_owned(),
             (System::Chain, ..) => "chain".to_owned(),
+            (System::Vfield, false, _) if self.bucket => format!("vfield cold {}, bucket", self.store),
             (System::Vfield, false, _) => format!("vfield cold {}", self.store),
             (System::Vfield, true, false) => format!("vfield warm {}", self.store),
             (System::Vfield, true, true) => format!("vfield warm {}, origin gone", self.store),
