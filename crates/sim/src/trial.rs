@@ -159,14 +159,16 @@ fn play(chaos: &Chaos, field: &mut Field) {
 
 /// Time for stores to fill. The slowest use a tenth of their links, or of their time if an answer
 /// is longer on its way than on the link. They request two chunks at once. All may wait for the
-/// slowest link. Each zone may bring all of it in by the uplink of one.
+/// slowest link, of which samples leave half ([`sampling`]). Each zone may bring all of it in by the
+/// uplink of one.
 fn filling(chaos: &Chaos) -> Duration {
     let versions = 1 + u64::from(chaos.next.is_some());
     let chunks = (chaos.image.chunks() * versions) as f64;
     let bytes = chunks * chaos.image.geometry.chunk_bytes() as f64;
     let round_trip = 2.0 * (chaos.links.delay + chaos.links.jitter).as_secs_f64();
     let share = f64::from(chaos.config.join_boost + 1) / 10.0;
-    let by_link = FILLS * (bytes / slowest_link(chaos) as f64 + chunks * round_trip / 2.0) / share;
+    let left = if chaos.has_malice() { 0.5 } else { 1.0 };
+    let by_link = FILLS * (bytes / slowest_link(chaos) as f64 + chunks * round_trip / 2.0) / (share * left);
     // Zones are numbered in the order of their places.
     let other_zones = chaos.links.zone(chaos.starts.len() as u32);
     let by_uplink = FILLS * bytes * f64::from(other_zones) / chaos.links.zone_rate as f64;
