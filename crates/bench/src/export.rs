@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use vfield_console::failure::Failure;
 use vfield_control::message::DaemonStatus;
 use vfield_control::offer::{ExportKind, ExportStatus};
-use vfield_control::selection::{self, Named};
+use vfield_control::selection::{self, Named, Undecided};
 use vfield_export::nbd::Address;
 use vfield_node::status::ImageStatus;
 
@@ -138,17 +138,8 @@ pub fn is_of(status: &DaemonStatus, uri: &NbdUri) -> bool {
 ///
 /// # Errors If it is none of them, or could be several. `whose` names their owner, for people.
 pub fn choose<'a>(wanted: Option<&str>, images: &'a [Image], whose: &str) -> Result<&'a Image, Failure> {
-    let Some(wanted) = wanted else {
-        return match images {
-            [one] => Ok(one),
-            [] => Err(Failure::failed(format!("{whose} has no image")).hint("join one, or ask another node")),
-            _ => {
-                let names = images.iter().map(|image| image.name.as_str()).collect::<Vec<_>>().join(", ");
-                Err(Failure::usage(format!("{whose} has several images")).hint(format!("choose one of: {names}")))
-            }
-        };
-    };
-    selection::choose(wanted, images).map_err(|undecided| undecided.explain(wanted, whose))
+    let undecided = |undecided: Undecided| undecided.explain(wanted.unwrap_or_default(), whose);
+    selection::choose_or_only(wanted, images).map_err(undecided)
 }
 
 impl Named for Image {

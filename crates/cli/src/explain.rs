@@ -6,15 +6,16 @@ use vfield_console::failure::Failure;
 use vfield_console::output;
 use vfield_console::text::clean;
 use vfield_console::values::duration;
+use vfield_console::values::size::Size;
 use vfield_control::client::Client;
 use vfield_control::message::{Reply, Request};
 use vfield_node::explained::{Explained, ExplainedChunk, FetchStatus, HopStatus, SlowReadStatus, StepStatus};
 
 /// Runs `vfield explain`.
 pub fn run(options: &ExplainOptions) -> Result<(), Failure> {
+    let (image, offset) = place(options)?;
     let mut client = Client::connect(options.control.control.as_deref())?;
-    let offset = options.offset.map(|offset| offset.0);
-    client.send(&Request::Explain { image: options.image.clone(), offset, follow: !options.slow })?;
+    client.send(&Request::Explain { image, offset, follow: !options.slow })?;
     let Reply::Explained { mut explained } = client.reply()? else { return Err(client.unexpected()) };
     if options.slow {
         explained.chunks.clear();
@@ -26,6 +27,18 @@ pub fn run(options: &ExplainOptions) -> Result<(), Failure> {
         return output::put(text.as_bytes());
     }
     output::put(text(&explained, options.slow).as_bytes())
+}
+
+/// An image and an offset. A single word is an offset in the only image.
+fn place(options: &ExplainOptions) -> Result<(Option<String>, Option<u64>), Failure> {
+    let offset = options.offset.map(|offset| offset.0);
+    match (&options.image, offset) {
+        (Some(word), None) => match word.parse::<Size>() {
+            Ok(offset) => Ok((None, Some(offset.0))),
+            Err(_) => Err(Failure::usage("`vfield explain` needs <OFFSET>").hint("see `vfield explain --help`")),
+        },
+        (image, offset) => Ok((image.clone(), offset)),
+    }
 }
 
 /// Seconds for people; a wait of a read matters by the millisecond.

@@ -119,13 +119,14 @@ pub enum Request {
     Collect,
     /// Say what machines read first of an image; answered by [`Reply::Learned`].
     Learned {
-        /// Name, id, or the beginning of an id.
-        image: String,
+        /// Name, id, or the beginning of an id; the only image without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<String>,
     },
-    /// Say why the chunk at an offset of an image is not here. Without an image: why readers wait,
-    /// and which reads were slow. Answered by [`Reply::Explained`].
+    /// Say why the chunk at an offset of an image is not here. Without both: why readers wait, and
+    /// which reads were slow. Answered by [`Reply::Explained`].
     Explain {
-        /// Name, id, or the beginning of an id.
+        /// Name, id, or the beginning of an id; the only image without it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         image: Option<String>,
         /// Offset in bytes; 0 without it.

@@ -55,6 +55,18 @@ pub enum Undecided {
     None(Vec<String>),
     /// There are several; their names and ids.
     Several(Vec<String>),
+    /// None was named, and there are several; their names.
+    Unnamed(Vec<String>),
+}
+
+/// The one of `all` that `wanted` means; without a wish the only one.
+pub fn choose_or_only<'a, T: Named>(wanted: Option<&str>, all: &'a [T]) -> Result<&'a T, Undecided> {
+    match (wanted, all) {
+        (Some(wanted), _) => choose(wanted, all),
+        (None, [one]) => Ok(one),
+        (None, []) => Err(Undecided::None(Vec::new())),
+        (None, _) => Err(Undecided::Unnamed(all.iter().map(Named::names).collect())),
+    }
 }
 
 /// The one of `all` that `wanted` means.
@@ -81,7 +93,8 @@ impl Undecided {
     /// For people; `whose` names their holder: "this node".
     pub fn explain(&self, wanted: &str, whose: &str) -> Failure {
         let (fact, hint) = self.words(wanted, whose);
-        Failure::failed(fact).hint(hint)
+        let failure = if matches!(self, Self::Unnamed(_)) { Failure::usage(fact) } else { Failure::failed(fact) };
+        failure.hint(hint)
     }
 
     /// The fact and the hint.
@@ -93,6 +106,9 @@ impl Undecided {
                 format!("{whose} has several images {wanted:?}: {}", found.join(", ")),
                 "give more digits of the id of one of them".to_owned(),
             ),
+            Self::Unnamed(names) => {
+                (format!("{whose} has several images"), format!("choose one of: {}", names.join(", ")))
+            }
         }
     }
 }
@@ -138,6 +154,11 @@ mod tests {
         let (fact, hint) = id("green").unwrap_err().words("green", "this node");
         assert_eq!(fact, "this node has no image \"green\"");
         assert!(hint.starts_with("this node has red, rot (id ab12ab12ab12), blue (id ab34ab34ab34), "), "{hint}");
+        let only = |all| choose_or_only(None, all).map(|one: &Image| one.1);
+        assert_eq!((only(&all[..1]), choose_or_only(Some("red"), &all).map(|one| one.1)), (Ok("ab12"), Ok("ab12")));
+        let (fact, hint) = only(&all[..2]).unwrap_err().words("", "this node");
+        assert_eq!((&fact[..], &hint[..]), ("this node has several images", "choose one of: red, rot, blue"));
+        assert_eq!(only(&[]), Err(Undecided::None(Vec::new())));
         assert_eq!(
             choose::<Image>("x", &[]).err().map(|none| none.words("x", "it").0),
             Some("it has no image".to_owned())

@@ -86,12 +86,12 @@ pub trait Daemon: Send + Sync + 'static {
     /// Takes away the images that nobody needs, without their grace; the reply says which.
     fn collect(&self) -> Pending<'_, Reply>;
 
-    /// What machines read first of an image.
-    fn learned(&self, image: &str) -> Reply;
+    /// What machines read first of an image; without a name of the only one.
+    fn learned(&self, image: Option<&str>) -> Reply;
 
-    /// Why the chunk at an offset is not here, or without an image why readers wait. If it is to
-    /// follow, other nodes are asked as well.
-    fn explain(&self, image: Option<String>, offset: u64, follow: bool) -> Pending<'_, Reply>;
+    /// Why the chunk at an offset of an image is not here, or without both why readers wait. If it is
+    /// to follow, other nodes are asked as well.
+    fn explain(&self, image: Option<String>, offset: Option<u64>, follow: bool) -> Pending<'_, Reply>;
 
     /// Begins to record what the node does, or refuses.
     fn record(&self) -> Result<Recording, Reply>;
@@ -222,8 +222,8 @@ async fn answer(
         Request::Drop { image, force } => daemon.drop_image(image, force).await,
         Request::Pin { image, release } => daemon.pin(&image, release),
         Request::Collect => daemon.collect().await,
-        Request::Learned { image } => daemon.learned(&image),
-        Request::Explain { image, offset, follow } => daemon.explain(image, offset.unwrap_or(0), follow).await,
+        Request::Learned { image } => daemon.learned(image.as_deref()),
+        Request::Explain { image, offset, follow } => daemon.explain(image, offset, follow).await,
         Request::Trace { duration_ms } => {
             let duration = Duration::from_millis(duration_ms);
             match recording::refusal(duration).map_or_else(|| daemon.record(), Err) {

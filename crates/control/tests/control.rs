@@ -145,12 +145,12 @@ impl Daemon for Fake {
         Box::pin(async { Reply::Collected { freed: vec![freed] } })
     }
 
-    fn learned(&self, image: &str) -> Reply {
-        Reply::Learned { image: image.to_owned(), image_bytes: 1, machines: 0, runs: Vec::new() }
+    fn learned(&self, image: Option<&str>) -> Reply {
+        Reply::Learned { image: image.unwrap_or_default().to_owned(), image_bytes: 1, machines: 0, runs: Vec::new() }
     }
 
-    fn explain(&self, image: Option<String>, offset: u64, _: bool) -> Pending<'_, Reply> {
-        Box::pin(ready(Reply::refused(format!("{image:?} {offset}"), "")))
+    fn explain(&self, image: Option<String>, offset: Option<u64>, _: bool) -> Pending<'_, Reply> {
+        Box::pin(ready(Reply::refused(format!("{image:?} {offset:?}"), "")))
     }
 
     fn record(&self) -> Result<Recording, Reply> {

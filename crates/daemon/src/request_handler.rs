@@ -67,11 +67,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// The image that a client means, or the refusal.
-    fn choose(&self, wanted: &str) -> Result<NodeImage, Reply> {
+    /// The image that a client means, or the refusal; the only one if it names none.
+    fn choose(&self, wanted: Option<&str>) -> Result<NodeImage, Reply> {
         let images = self.node.images();
-        selection::choose(wanted, &images).cloned().map_err(|undecided| {
-            let (fact, hint) = undecided.words(wanted, "this node");
+        selection::choose_or_only(wanted, &images).cloned().map_err(|undecided| {
+            let (fact, hint) = undecided.words(wanted.unwrap_or_default(), "this node");
             Reply::refused(fact, hint)
         })
     }
@@ -262,7 +262,7 @@ impl Daemon for RequestHandler {
 
     fn image(&self, wanted: &str) -> Result<Lent, Reply> {
         let running = self.running()?;
-        running.choose(wanted).map(|image| running.images.lend(&image))
+        running.choose(Some(wanted)).map(|image| running.images.lend(&image))
     }
 
     fn overlay_save(&self, image: Option<String>, file: File) -> Pending<'_, Reply> {
@@ -313,7 +313,7 @@ impl Daemon for RequestHandler {
     fn pin(&self, image: &str, release: bool) -> Reply {
         let pin = || {
             let running = self.running()?;
-            running.node.pin(running.choose(image)?.id, !release);
+            running.node.pin(running.choose(Some(image))?.id, !release);
             Ok(Reply::Done)
         };
         pin().unwrap_or_else(|reply: Reply| reply)
@@ -328,15 +328,15 @@ impl Daemon for RequestHandler {
         })
     }
 
-    fn learned(&self, image: &str) -> Reply {
+    fn learned(&self, image: Option<&str>) -> Reply {
         let chosen = self.running().and_then(|running| Ok((running.choose(image)?, running)));
         chosen.map_or_else(|reply| reply, |(image, running)| learning::learned(&running.node, &image))
     }
 
-    fn explain(&self, image: Option<String>, offset: u64, follow: bool) -> Pending<'_, Reply> {
+    fn explain(&self, image: Option<String>, offset: Option<u64>, follow: bool) -> Pending<'_, Reply> {
         Box::pin(async move {
             match self.running() {
-                Ok(running) => explaining::explain(&running.node, image.as_deref(), offset, follow).await,
+                Ok(running) => explaining::explain(&running, image.as_deref(), offset, follow).await,
                 Err(reply) => reply,
             }
         })
@@ -353,7 +353,7 @@ impl Daemon for RequestHandler {
     fn limit(&self, image: Option<&str>, up: Option<&str>, down: Option<&str>) -> Reply {
         let set = || {
             let running = self.running()?;
-            let image = image.map(|wanted| running.choose(wanted)).transpose()?;
+            let image = image.map(|wanted| running.choose(Some(wanted))).transpose()?;
             Ok(self.limits.set(&running.node, image.as_ref(), [up, down]))
         };
         set().unwrap_or_else(|reply: Reply| reply)

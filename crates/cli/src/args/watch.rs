@@ -30,7 +30,8 @@ A node knows the traffic between itself and others. So start it on the machine t
 pub(super) const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   vfield explain                                        chunks that readers wait for now
-  vfield explain viver.squash 1G                        the chunk at this offset
+  vfield explain 1G                                     the chunk at this offset of the only image
+  vfield explain viver.squash 1G                        the same of one image among others
   vfield explain --slow                                 the slowest reads of the last hour";
 
 pub(super) const TRACE_EXAMPLES: &str = "\
@@ -44,9 +45,9 @@ are not in it.";
 /// Options of `vfield learned`.
 #[derive(Debug, Args)]
 pub struct LearnedOptions {
-    /// The image, by name, id, or the beginning of its id
+    /// The image, by name, id, or the beginning of its id [default: the daemon's only image]
     #[arg(value_name = "IMAGE")]
-    pub image: String,
+    pub image: Option<String>,
     /// The daemon to control.
     #[command(flatten)]
     pub control: ControlOptions,
@@ -69,10 +70,10 @@ pub struct TraceOptions {
 /// Options of `vfield explain`.
 #[derive(Debug, Args)]
 pub struct ExplainOptions {
-    /// The image, by name, id, or the beginning of its id [default: all that readers wait for]
-    #[arg(value_name = "IMAGE", requires = "offset")]
+    /// The image, by name, id, or the beginning of its id [default: the daemon's only image]
+    #[arg(value_name = "IMAGE")]
     pub image: Option<String>,
-    /// Offset in the image
+    /// Offset in the image [default: all that readers wait for, in all images]
     #[arg(value_name = "OFFSET")]
     pub offset: Option<Size>,
     /// Show the slowest reads of the last hour instead, 64 at most

@@ -29,7 +29,7 @@ fn requests() -> impl Strategy<Value = Request> {
         }),
         any::<(String, bool)>().prop_map(|(image, force)| Request::Drop { image, force }),
         any::<(String, String)>().prop_map(|(image, with)| Request::Compare { image, with }),
-        any::<String>().prop_map(|image| Request::Learned { image }),
+        any::<Option<String>>().prop_map(|image| Request::Learned { image }),
         any::<(Option<String>, Option<u64>, bool)>().prop_map(|(image, offset, follow)| Request::Explain {
             image,
             offset,

@@ -45,6 +45,8 @@ fn a_frozen_origin_is_named_while_a_reader_waits_and_afterwards() -> Outcome {
     wait_until("the wait is explained", SOON, || {
         explained(node, &[]).is_ok_and(|found| asked(&found) == Some(origin.as_str()) && leads_to(&found, &origin))
     })?;
+    let found = explained(node, &["20M"])?;
+    assert_eq!(found["chunks"][0]["offset_bytes"], at, "of the only image: {found:#}");
     let found = explained(node, &["disk.img", "20M"])?;
     assert_eq!(found["chunks"][0]["offset_bytes"], at, "{found:#}");
     assert_eq!(found["chunks"][0]["steps"][0]["holders"][0]["addr"], origin.as_str(), "{found:#}");

@@ -42,7 +42,7 @@ fn fetched(daemon: &Daemon) -> Result<u64, Failed> {
 
 /// What a node says that machines read first.
 fn learned(daemon: &Daemon) -> Result<String, Failed> {
-    Ok(run(&mut daemon.ask_to(&["learned", "disk.img"]))?)
+    Ok(run(&mut daemon.ask_to(&["learned"]))?)
 }
 
 #[test]
