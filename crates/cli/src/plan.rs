@@ -101,7 +101,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         return Err(failure.hint("--trust names the public key of the tag's signer; --open follows any signer"));
     }
     // A disk may be of any size, and is looked at when the daemon starts.
-    let memory = memory::total_bytes().filter(|_| options.disk.is_none()).unwrap_or(u64::MAX);
+    let memory = memory::most_bytes().filter(|_| options.disk.is_none()).unwrap_or(u64::MAX);
     let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
     let large_pages = options.huge.then(|| check_large_pages(store)).transpose()?.is_some();
     let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
@@ -300,6 +300,7 @@ fn node(
         join: Vec::new(),
         store: STORE_DEFAULT,
         stores_max_bytes: None,
+        memory_max_bytes: memory::most_bytes().unwrap_or(u64::MAX),
         join_boost: JoinBoost::DEFAULT,
         io_timeout: daemon.io_timeout.and_then(|timeout| timeout.0),
         field_keys: None,

@@ -75,8 +75,9 @@ pub fn explain(error: StartError) -> Failure {
         }
         StartError::StoreTooLarge { wanted_bytes, memory_bytes } => {
             let (wanted, memory) = (human(wanted_bytes), human(memory_bytes));
-            Failure::failed(format!("a store of {wanted} is more than this machine's memory of {memory}"))
-                .hint("hold less with --store; any part of the image is useful, and 0 holds nothing")
+            Failure::failed(format!("a store of {wanted} is more than this daemon's memory of {memory}")).hint(
+                "hold less with --store, any part of the image is useful; or keep the store on a disk with --disk",
+            )
         }
         StartError::Disk { why: DiskError::InUse, .. } => {
             Failure::failed(fact).hint("give each daemon a directory of its own with --disk")

@@ -60,6 +60,11 @@ impl Cgroup {
         self.write("cgroup.procs", &pid.to_string())
     }
 
+    /// The file whose writers enter the group with their next programs.
+    pub fn entrance(&self) -> PathBuf {
+        self.0.join("cgroup.procs")
+    }
+
     fn write(&self, name: &str, text: &str) -> Result<(), LabError> {
         let path = self.0.join(name);
         fs::write(&path, text).map_err(LabError::at(&path))

@@ -31,6 +31,12 @@ pub fn total_bytes() -> Option<u64> {
     field(&read("/proc/meminfo")?, "MemTotal:")
 }
 
+/// What this process can have at most: the machine's memory, or a bound below it. `None` where the
+/// kernel does not tell.
+pub fn most_bytes() -> Option<u64> {
+    limit().map(|limit| limit.bytes).or_else(total_bytes)
+}
+
 /// What a new process could have without pushing out others: the least of the machine's and of the
 /// control group's.
 pub fn free_bytes() -> Option<u64> {
@@ -105,6 +111,7 @@ mod tests {
     fn this_machine_tells() {
         assert!(total_bytes().unwrap() > 1 << 20);
         assert!((1..=total_bytes().unwrap()).contains(&free_bytes().unwrap()));
+        assert!((1..=total_bytes().unwrap()).contains(&most_bytes().unwrap()));
         assert!(process_bytes() > 1 << 16);
     }
 

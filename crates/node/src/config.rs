@@ -61,6 +61,8 @@ pub struct NodeConfig {
     /// Most bytes in the stores of all joined images, except those kept from an earlier process;
     /// `None` if store sizes were configured.
     pub stores_max_bytes: Option<u64>,
+    /// Memory that this process may have: no store in memory may be larger.
+    pub memory_max_bytes: u64,
     /// Share of time in which the stores fill.
     pub join_boost: JoinBoost,
     /// Limits of its traffic with other nodes, from the start on.

@@ -26,7 +26,7 @@ pub fn plan(options: &DaemonOptions) -> Result<Option<OverlayPlan>, Failure> {
     }
     let max_bytes = match place {
         OverlayPlace::Dir(_) => size,
-        OverlayPlace::Ram => Some(in_memory(size, memory::total_bytes())?),
+        OverlayPlace::Ram => Some(in_memory(size, memory::most_bytes())?),
     };
     Ok(Some(OverlayPlan { place, max_bytes, from, carries_root: options.root }))
 }
@@ -40,7 +40,7 @@ fn in_memory(asked: Option<u64>, memory_bytes: Option<u64>) -> Result<u64, Failu
         Some(bytes) if bytes <= memory => Ok(bytes),
         Some(bytes) => {
             let fact =
-                format!("--overlay-size: {} is more than this machine's memory of {}", human(bytes), human(memory));
+                format!("--overlay-size: {} is more than this daemon's memory of {}", human(bytes), human(memory));
             Err(Failure::usage(fact).hint("choose a smaller size, or a directory: --overlay DIR"))
         }
     }
@@ -81,6 +81,6 @@ mod tests {
         assert_eq!(in_memory(None, Some(1 << 30)), Ok(1 << 29));
         assert_eq!(in_memory(Some(1 << 30), Some(1 << 30)), Ok(1 << 30));
         let failure = in_memory(Some(2 << 30), Some(1 << 30)).unwrap_err();
-        assert_eq!(failure.fact(), "--overlay-size: 2.0 GiB is more than this machine's memory of 1.0 GiB");
+        assert_eq!(failure.fact(), "--overlay-size: 2.0 GiB is more than this daemon's memory of 1.0 GiB");
     }
 }

@@ -241,7 +241,7 @@ fn overlays_that_cannot_be() {
 #[test]
 fn a_store_larger_than_memory() {
     let complaint = Desk::new().complaint("vfield join 127.0.0.1 --store 1000T");
-    assert!(complaint.contains("[2] vfield: --store: 1000.0 TiB is more than this machine's memory of"), "{complaint}");
+    assert!(complaint.contains("[2] vfield: --store: 1000.0 TiB is more than this daemon's memory of"), "{complaint}");
 }
 
 #[test]

@@ -44,12 +44,12 @@ fn percent(number: &str) -> Option<StoreSize> {
 }
 
 impl Store {
-    /// Refuses more than `memory_bytes`, the machine's memory.
+    /// Refuses more than `memory_bytes`, the memory that the daemon may have.
     pub fn within(self, memory_bytes: u64) -> Result<StoreSize, Failure> {
         match self.0 {
             StoreSize::Bytes(wanted) if wanted > memory_bytes => {
                 let (wanted, memory) = (human(wanted), human(memory_bytes));
-                let fact = format!("--store: {wanted} is more than this machine's memory of {memory}");
+                let fact = format!("--store: {wanted} is more than this daemon's memory of {memory}");
                 Err(Failure::usage(fact).hint("choose a smaller store; 0 holds no chunk"))
             }
             store => Ok(store),

@@ -2,16 +2,18 @@
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, Plan};
+use vfield_e2e::program::vfield;
 use vfield_lab::bytes::MIB;
+use vfield_lab::cgroup::{self, Cgroup};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, LabError, client, wait_until};
+use vfield_lab::{Daemon, LabError, Vfield, client, wait_until};
 
 /// A daemon that is started again verifies some MiB.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -112,6 +114,46 @@ fn an_upgrade_hands_over_a_store_on_a_disk() -> Outcome {
     client::compare_all(field.host(0), &node, &field.image)?;
     node.wait_status("it has its store", AGAIN, |status| number(&image(status)["taken_over_bytes"]) > IMAGE)?;
     node.leave(AGAIN)?;
+    Ok(())
+}
+
+/// A program whose processes are in a group from the start on.
+fn grouped(dir: &Path, group: &Cgroup) -> Result<Vfield, LabError> {
+    let path = dir.join("grouped");
+    let (entrance, program) = (group.entrance(), vfield());
+    let text = format!("#!/bin/sh\necho $$ >{}\nexec {} \"$@\"\n", entrance.display(), program.path().display());
+    std::fs::write(&path, text).map_err(LabError::at(&path))?;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(LabError::at(&path))?;
+    Ok(Vfield::at(&path))
+}
+
+#[test]
+fn a_store_that_is_larger_than_its_groups_memory_lies_on_a_disk() -> Outcome {
+    const IMAGE: u64 = 160 * MIB;
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) || !cgroup::are_there() {
+        return Ok(());
+    }
+    let field = Field::start(Plan { image_bytes: IMAGE, spare_hosts: 1, ..Plan::default() })?;
+    let dir = field.lab.dir();
+    let tag = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let group = Cgroup::new(&tag, 112 * MIB)?;
+    let program = grouped(dir, &group)?;
+    let join = |words: &[&str]| program.join(field.host(0), field.origin.addr()).store("all").args(words).spawn();
+    let mut refused = join(&[])?;
+    wait_until("it is refused", AGAIN, || refused.process_mut().ended().is_some())?;
+    let log = refused.process().log();
+    assert!(log.contains("is more than this daemon's memory of 112.0 MiB") && log.contains("--disk"), "{log}");
+    drop(refused);
+    // The kernel gives the pages of the file back before anything else. A lab's directory may lie in
+    // memory, and its pages would not go.
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let mut node = join(&["--disk", &disk.path().display().to_string()])?;
+    node.wait("filled", AGAIN)?;
+    client::compare_all(field.host(0), &node, &field.image)?;
+    client::compare_all(field.host(0), &node, &field.image)?;
+    assert!(number(&node.status()?["memory"]["process_bytes"]) < 112 * MIB);
+    node.kill();
+    drop(node);
     Ok(())
 }
 

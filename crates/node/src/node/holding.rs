@@ -178,7 +178,7 @@ impl Node {
         let capacity_bytes = room.map_or(asked, |most| most.saturating_sub(self.committed_bytes()).min(asked));
         let whole_bytes = geometry.stored_max() * geometry.chunk_bytes();
         let [needed, default_bytes] = [capacity_bytes, asked].map(|bytes| bytes.min(whole_bytes));
-        let memory_bytes = memory_bytes();
+        let memory_bytes = self.config.memory_max_bytes;
         if needed > memory_bytes && self.disk.is_none() {
             return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
         }
@@ -340,12 +340,6 @@ pub(super) async fn report_fills(driver: Arc<Driver>) {
             driver.event(Event::Filling { image: view.name, held_bytes, goal_bytes });
         }
     }
-}
-
-/// This machine's memory in bytes.
-fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram.saturating_mul(u64::from(info.mem_unit.max(1)))
 }
 
 fn no_store(error: &StoreError) -> StartError {

@@ -145,12 +145,12 @@ pub enum StartError {
         /// The members asked, and their answers.
         tried: Tried,
     },
-    /// The store would not fit into this machine.
-    #[error("a store of {wanted_bytes} bytes is more than this machine's memory of {memory_bytes}")]
+    /// The store would not fit into the memory that this process may have.
+    #[error("a store of {wanted_bytes} bytes is more than this daemon's memory of {memory_bytes}")]
     StoreTooLarge {
         /// The wanted bytes.
         wanted_bytes: u64,
-        /// This machine's memory in bytes.
+        /// That memory in bytes.
         memory_bytes: u64,
     },
     /// The directory for stores cannot have them.
