@@ -238,6 +238,10 @@ pub struct JoinOptions {
     /// stores take no more than SIZE [default: nearly all of the free room]
     #[arg(long, value_name = "DIR[:SIZE]", value_hint = ValueHint::DirPath)]
     pub disk: Option<Disk>,
+    /// Most bytes that the stores write to the disk in a day, such as 20G, to spare it. Beyond that
+    /// they fill slowly, and reads go on [default: no limit]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub disk_writes: Option<Size>,
     /// With --store all: keep the chunks in pages of 2 MiB, which takes less processor time. The
     /// kernel has to give them to memory files that ask
     #[arg(long, conflicts_with = "disk")]

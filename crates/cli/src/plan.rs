@@ -3,6 +3,7 @@
 //! Everything that can be found out before anything is started is found out here. Both forms of the
 //! command line and the configuration file end in one [`Plan`].
 
+mod disk;
 mod overlay;
 
 use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
@@ -123,7 +124,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         store,
         stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
         large_pages,
-        disk: options.disk.map(|disk| disk.0),
+        disk: disk::plan(options.disk, options.disk_writes)?,
         join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
         ..node(&options.daemon, listen, any_port, bootstrap)?
     };

@@ -54,6 +54,7 @@ pub struct Settings {
     open: bool,
     store: Option<Store>,
     disk: Option<Disk>,
+    disk_writes: Option<Size>,
     huge: bool,
     join_boost: Option<Boost>,
     nbd: OneOrMany<Endpoint>,
@@ -172,6 +173,7 @@ impl Settings {
         options.open |= self.open;
         options.store = options.store.or(self.store);
         options.disk = options.disk.or_else(|| self.disk.clone());
+        options.disk_writes = options.disk_writes.or(self.disk_writes);
         options.huge |= self.huge && options.disk.is_none();
         options.join_boost = options.join_boost.or(self.join_boost);
         fill(&mut options.trust, &self.trust);

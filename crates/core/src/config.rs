@@ -2,6 +2,7 @@
 
 use crate::chunk::ChunkSize;
 use crate::rubbish;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// Settings of a [`crate::node::Node`]. The defaults suit a LAN of 100 Mbit/s to 100 Gbit/s.
@@ -36,6 +37,9 @@ pub struct Config {
     pub measured_bytes_per_s: Option<u64>,
     /// How long an image stays that nobody needs.
     pub rubbish_grace: Duration,
+    /// Most bytes that the stores take in during a day; `None`: any number. Fills wait then, and
+    /// readers get what passes through.
+    pub stored_bytes_each_day: Option<NonZeroU64>,
 }
 
 impl Default for Config {
@@ -52,6 +56,7 @@ impl Default for Config {
             card_bytes_per_s: None,
             measured_bytes_per_s: None,
             rubbish_grace: rubbish::GRACE,
+            stored_bytes_each_day: None,
         }
     }
 }

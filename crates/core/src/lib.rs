@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod bits;
 pub mod bucket;
+pub mod budget;
 pub mod chunk;
 pub mod config;
 pub mod directory;

@@ -51,6 +51,7 @@ pub use load::Load;
 pub use view::{ImageView, LongestWait, MemberView, Waited, ZonesView};
 
 use crate::admission::Admission;
+use crate::budget::Budget;
 use crate::chunk::Chunk;
 use crate::config::Config;
 use crate::fetch::{Fetch, Fetches, Goal, ImageNumber, Request, Token};
@@ -148,6 +149,8 @@ pub struct Node {
     gathers_until: Time,
     fetches: Fetches,
     bounds: bounds::Bounds,
+    /// What the stores may still take in today.
+    budget: Budget,
     /// The open requests of peers.
     asks: serving::Asks,
     reads: BTreeMap<Token, reads::Reader>,
@@ -205,6 +208,7 @@ impl Node {
             speed: OwnSpeed::known(config.card_bytes_per_s, config.measured_bytes_per_s),
             probes: probing::Probes::default(),
             window_bytes: config.window_bytes,
+            budget: Budget::new(config.stored_bytes_each_day),
             config,
             now,
             seed,

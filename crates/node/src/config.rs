@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs::DirBuilder;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -112,6 +113,8 @@ pub struct DiskConfig {
     pub dir: PathBuf,
     /// Most bytes in all stores; `None`: nearly all that is free at the start.
     pub max_bytes: Option<u64>,
+    /// Most bytes of chunks that are written there in a day; `None`: any number.
+    pub each_day_bytes: Option<NonZeroU64>,
 }
 
 impl DiskConfig {

@@ -469,6 +469,7 @@ fn core_config(config: &NodeConfig) -> Config {
         read_ahead: config.tuning.read_ahead,
         card_bytes_per_s: config.card_bytes_per_s,
         measured_bytes_per_s: config.measured_bytes_per_s,
+        stored_bytes_each_day: config.disk.as_ref().and_then(|disk| disk.each_day_bytes),
         ..Config::default()
     }
 }

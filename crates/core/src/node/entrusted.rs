@@ -52,9 +52,9 @@ impl Node {
     /// An origin has these chunks now. Those that this node is to store and lacks, it asks for at
     /// once; it says which ones it has.
     pub(super) fn entrusted(&mut self, from: NodeId, id: ImageId, chunks: &[Chunk]) {
-        let goes = self.goes();
+        let (goes, may_store) = (self.goes(), self.budget.is_open(self.now));
         let Some(image) = self.images.get_mut(&id) else { return };
-        if goes || image.surveying || !image.map.origins().contains(&from) {
+        if goes || !may_store || image.surveying || !image.map.origins().contains(&from) {
             return;
         }
         let mut here = Vec::new();

@@ -51,9 +51,12 @@ impl Node {
     pub(super) fn found(&mut self, id: ImageId, chunks: &[Chunk], zeros: &[Range<u64>]) {
         let Some(image) = self.images.get_mut(&id) else { return };
         image.inventory.mark_zero(zeros);
+        // These are written already.
+        let budget = self.budget;
         for chunk in chunks {
-            self.take_in(id, *chunk);
+            self.take_in(id, *chunk, true);
         }
+        self.budget = budget;
         self.set_fill(id);
         self.announce_soon(id);
     }

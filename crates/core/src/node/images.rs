@@ -252,7 +252,7 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         if !image.fill_set && !image.fill.is_done() {
             image.fill_set = true;
-            let wait = image.fill.not_before() - now;
+            let wait = image.fill.not_before().max(self.budget.opens()) - now;
             let timer = Timer::Fill(image.number);
             self.set(wait, timer);
         }
@@ -301,13 +301,17 @@ impl Node {
             }
             // A chunk that need not be fetched does not wait: others may have filled the store
             // meanwhile.
-            let paused = image.fill.not_before() > now;
+            let may_store = self.budget.is_open(now);
+            let paused = image.fill.not_before() > now || !may_store;
             let (arc, ring) = (image.fill.arc(), *image.map.ring());
             let (inventory, surveying) = (&mut image.inventory, image.surveying);
             let (chunk, more) = image.fill.walk(|chunk| {
                 if let Some(last) = inventory.zero_through(chunk) {
                     Look::Through(last)
-                } else if !arc.contains(ring.place(chunk), ring.size()) || inventory.promote(chunk) {
+                } else if !arc.contains(ring.place(chunk), ring.size())
+                    || inventory.is_stored(chunk)
+                    || (may_store && inventory.promote(chunk))
+                {
                     Look::Through(chunk)
                 } else if surveying || paused || goes {
                     Look::Stop

@@ -119,7 +119,8 @@ impl Node {
         } else {
             image.map.moving_up(me).filter(|to| !last || image.map.keeps(arc, *to, me))
         };
-        if let Some(to) = to.filter(|_| self.stays()) {
+        // A store that takes in nothing today is worth more where it is.
+        if let Some(to) = to.filter(|_| self.stays() && self.budget.is_open(self.now)) {
             self.take_arc(id, to);
         }
     }

@@ -78,8 +78,9 @@ impl Node {
         let Some(identity) = self.identity_of(peer).copied() else { return };
         let Some(image) = self.images.get(&id) else { return };
         let (goal, origin) = ((image.number, chunk), image.map.origins().contains(&peer));
-        let keep = if image.stores(chunk) { Keep::Stored } else { Keep::Passing };
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
+        let is_kept = image.stores(chunk) && (fetch.fill || self.budget.is_open(self.now));
+        let keep = if is_kept { Keep::Stored } else { Keep::Passing };
         let refused = rank.map_or_else(Vec::new, |rank| fetch.refuse_out_of_reach(rank));
         let (priority, insists) = (fetch.priority(), fetch.insist && origin);
         let asked = Asked { peer, chunk, priority, reach, hedge, check: false, slice: None };
@@ -310,26 +311,28 @@ impl Node {
         if let Some(fetch) = self.fetch_mut(id, chunk) {
             fetch.trail.delivered(entry.peer, waited);
         }
-        self.take_in(id, chunk);
+        let is_fill = self.fetches.get((entry.image, chunk)).is_some_and(|fetch| fetch.fill);
+        self.take_in(id, chunk, is_fill || self.budget.is_open(now));
     }
 
-    /// A chunk is in the shell's store: it counts as stored if that is where it belongs, else it
-    /// stays transient.
-    pub(super) fn take_in(&mut self, id: ImageId, chunk: Chunk) {
+    /// A chunk is in the shell's store: it counts as stored if that is where it belongs and it may,
+    /// else it stays transient.
+    pub(super) fn take_in(&mut self, id: ImageId, chunk: Chunk, may_store: bool) {
         self.make_room(id);
         let Some(image) = self.images.get_mut(&id) else { return };
-        let keep = image.stores(chunk);
+        let keep = may_store && image.stores(chunk);
         image.inventory.insert(chunk, keep);
         self.settle(id);
         self.complete(id, chunk);
         self.trim(id);
     }
 
-    /// Tells the shell which chunks became stored.
+    /// Tells the shell which chunks became stored, and takes them off the day's budget.
     pub(super) fn settle(&mut self, id: ImageId) {
         let Some(image) = self.images.get_mut(&id) else { return };
         for chunk in image.inventory.newly_stored() {
-            self.out(Output::Stored(id, chunk));
+            self.budget.take(image.inventory.geometry().length(chunk), self.now);
+            self.outputs.push_back(Output::Stored(id, chunk));
         }
     }
 

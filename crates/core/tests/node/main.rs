@@ -2,6 +2,7 @@
 
 mod boasting;
 mod bounds;
+mod budget;
 mod claims;
 mod dropping;
 mod entrusted;

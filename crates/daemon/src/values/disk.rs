@@ -26,13 +26,13 @@ impl FromStr for Disk {
         if dir.is_empty() || max_bytes == Some(0) {
             return Err(BadValue::new(format!("{text:?} has no directory with a size"), "give DIR or DIR:SIZE"));
         }
-        Ok(Self(DiskConfig { dir: PathBuf::from(dir), max_bytes }))
+        Ok(Self(DiskConfig { dir: PathBuf::from(dir), max_bytes, each_day_bytes: None }))
     }
 }
 
 impl fmt::Display for Disk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DiskConfig { dir, max_bytes } = &self.0;
+        let DiskConfig { dir, max_bytes, .. } = &self.0;
         match max_bytes {
             Some(bytes) => write!(f, "{}:{bytes}", dir.display()),
             None => write!(f, "{}", dir.display()),
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     fn disk(dir: &str, max_bytes: Option<u64>) -> Disk {
-        Disk(DiskConfig { dir: dir.into(), max_bytes })
+        Disk(DiskConfig { dir: dir.into(), max_bytes, each_day_bytes: None })
     }
 
     #[test]
