@@ -2,11 +2,13 @@
 # Runs in a machine (see bench-boot): makes a root file system as it is told, and reads its
 # files in one fixed order. By files in /shared it says how far it is; then it stays, and serves
 # the others, until it is switched off. Whatever fails switches it off.
-# Given: way, address, server, store.
+# Given: way, address, server, store; delay_ms of what it sends, 0 for none; part, bytes of each
+# file that are read, empty for all.
 set -e
 if [[ $way != qemu-* ]]; then
     ip addr add "$address/24" dev eth0
     ip link set eth0 up
+    if [[ $delay_ms != 0 ]]; then tc qdisc add dev eth0 root netem delay "${delay_ms}ms"; fi
 fi
 case $way in
 field-*)
@@ -32,7 +34,11 @@ else
     mount -t "$([[ $way == *packed ]] && echo erofs || echo squashfs)" -o ro "$device" /tmp/root
 fi
 : >/shared/mounted
-(cd /tmp/root && xargs cat <order >/dev/null)
+read=(cat)
+# As a start does: a program for each.
+[[ -z $part ]] || read=(-n 1 head -c "$part")
+(cd /tmp/root && xargs "${read[@]}" <order >/dev/null)
+cp "/sys/block/${device#/dev/}/stat" /shared/reads
 : >/shared/up
 if [[ $way == field-* ]]; then
     # The guard's only child.

@@ -89,8 +89,8 @@ pub trait Daemon: Send + Sync + 'static {
     /// What machines read first of an image; without a name of the only one.
     fn learned(&self, image: Option<&str>) -> Reply;
 
-    /// Why the chunk at an offset of an image is not here, or without both why readers wait. If it is
-    /// to follow, other nodes are asked as well.
+    /// Why the chunk at an offset of an image is not here, or without both why readers wait. If it
+    /// is to follow, other nodes are asked as well.
     fn explain(&self, image: Option<String>, offset: Option<u64>, follow: bool) -> Pending<'_, Reply>;
 
     /// Begins to record what the node does, or refuses.

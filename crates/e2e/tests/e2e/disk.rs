@@ -144,8 +144,8 @@ fn a_store_that_is_larger_than_its_groups_memory_lies_on_a_disk() -> Outcome {
     let log = refused.process().log();
     assert!(log.contains("is more than this daemon's memory of 112.0 MiB") && log.contains("--disk"), "{log}");
     drop(refused);
-    // The kernel gives the pages of the file back before anything else. A lab's directory may lie in
-    // memory, and its pages would not go.
+    // The kernel gives the pages of the file back before anything else. A lab's directory may lie
+    // in memory, and its pages would not go.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let mut node = join(&["--disk", &disk.path().display().to_string()])?;
     node.wait("filled", AGAIN)?;

@@ -8,6 +8,10 @@
 //! squashfs, or packed. Such a root comes from the field by ublk. A machine is up when it has read
 //! all files of its root. Prints one JSON object; `scripts/bench-boot` runs the recorded ones.
 //! Needs root.
+//!
+//! With `--in-turn` each machine is switched on after the one before. That one is up then, its node
+//! has told the origin what it read first, and it is switched off. So the first one boots without a
+//! list, and the others are led.
 
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -15,8 +19,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::machine::{Disk, Hardware};
-use vfield_lab::process::run;
-use vfield_lab::{Lab, LabError, Link, Machine, Vfield, wait_until};
+use vfield_lab::process::{Process, run};
+use vfield_lab::{Daemon, Host, Lab, LabError, Link, Machine, Vfield, wait_until};
 
 /// Long enough for a server that sends everything to everybody.
 const UP: Duration = Duration::from_secs(3000);
@@ -45,6 +49,18 @@ struct Options {
     /// What each machine holds
     #[arg(long, default_value = "all")]
     store: String,
+    /// Read only so many files
+    #[arg(long)]
+    files: Option<usize>,
+    /// Read only the first bytes of each file, so many KiB, as programs are that start
+    #[arg(long)]
+    part: Option<u64>,
+    /// Delay of what a machine sends, in milliseconds: a round trip takes as long
+    #[arg(long, default_value_t = 0)]
+    delay: u64,
+    /// One machine after the other
+    #[arg(long)]
+    in_turn: bool,
     /// What machines run
     #[arg(long, default_value = "scripts/bench-boot.sh")]
     script: PathBuf,
@@ -56,6 +72,8 @@ struct Times {
     begun: f64,
     mounted: f64,
     up: f64,
+    /// In which a read of the root's device was under way.
+    blocked: f64,
 }
 
 impl Times {
@@ -66,6 +84,10 @@ impl Times {
                 *time = start.elapsed().as_secs_f64();
             }
         }
+        // Its tenth number is the time with a request under way, in milliseconds.
+        let counters = std::fs::read_to_string(shared.join("reads")).unwrap_or_default();
+        let busy_ms: Option<f64> = counters.split_whitespace().nth(9).and_then(|number| number.parse().ok());
+        self.blocked = busy_ms.map_or(self.blocked, |busy_ms| busy_ms / 1000.0);
     }
 }
 
@@ -106,7 +128,8 @@ fn own_tree(tree: &Path, size_mib: u64) -> Result<Vec<String>, LabError> {
 }
 
 /// A file system, and in it the names of its files in the order in which they are read.
-fn make_image(dir: &Path, size_mib: u64, way: &str, program: &Vfield) -> Result<PathBuf, LabError> {
+fn make_image(dir: &Path, options: &Options, program: &Vfield) -> Result<PathBuf, LabError> {
+    let (size_mib, way) = (options.size, options.way.as_str());
     let tree = dir.join("tree");
     run(Command::new("mkdir").arg(&tree))?;
     let has_own = ["field-squashfs", "field-packed"].contains(&way);
@@ -114,7 +137,8 @@ fn make_image(dir: &Path, size_mib: u64, way: &str, program: &Vfield) -> Result<
     // Any order that is not the image's: multiples of a number that has no divisor in common with
     // how many there are.
     let step = (names.len() / 3..).find(|step| gcd(*step, names.len()) == 1).unwrap_or(1);
-    let order: String = (0..names.len()).map(|turn| format!("{}\n", names[turn * step % names.len()])).collect();
+    let read = options.files.unwrap_or(usize::MAX).min(names.len());
+    let order: String = (0..read).map(|turn| format!("{}\n", names[turn * step % names.len()])).collect();
     let path = tree.join("order");
     std::fs::write(&path, order).map_err(|source| LabError::System { what: path.display().to_string(), source })?;
     let image = dir.join("root");
@@ -147,13 +171,84 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
+/// Machines that one image is for, and what they are started with.
+struct Room<'a> {
+    options: &'a Options,
+    machine: &'a Machine,
+    program: &'a Vfield,
+    image: &'a Path,
+    server: &'a Host,
+    /// Nodes on the machines' hosts, where QEMU's client reads.
+    nodes: Vec<Daemon>,
+}
+
+impl Room<'_> {
+    /// Switches the machine of a host on.
+    fn start(&mut self, host: &Host) -> Result<(Process, PathBuf), Box<dyn std::error::Error>> {
+        let (options, way, server) = (self.options, self.options.way.as_str(), self.server.addr());
+        let mut uri = format!("nbd://{server}");
+        if way == "qemu-field" {
+            let node = self.program.join(host, server).store(&options.store).ready()?;
+            uri = node.uri("");
+            self.nodes.push(node);
+        }
+        let disk = match way {
+            "file" => Some(Disk::File(self.image)),
+            "qemu-field" | "qemu-nbdkit" => Some(Disk::Nbd(&uri)),
+            _ => None,
+        };
+        let hardware = Hardware { memory_mib: 512, processors: 1, disk, right_clock: true };
+        let part = options.part.map_or_else(String::new, |kib| (kib << 10).to_string());
+        let words = format!(
+            "way={way} address={} server={} store={} delay_ms={} part={part}\n",
+            host.addr().ip(),
+            server.ip(),
+            options.store,
+            options.delay
+        );
+        let script = words + &std::fs::read_to_string(&options.script)?;
+        Ok(self.machine.start(&format!("boot-{}", host.index()), &script, host, &hardware)?)
+    }
+
+    /// Boots a machine, and switches it off when the origin has heard what the first so many
+    /// machines read first.
+    fn boot(&mut self, host: &Host, origin: Option<&Daemon>, turn: usize) -> Result<Times, Box<dyn std::error::Error>> {
+        let start = Instant::now();
+        let mut running = self.start(host)?;
+        let times = await_all(std::slice::from_mut(&mut running), start)?[0];
+        if let Some(origin) = origin {
+            let heard = format!("what {turn} machine");
+            wait_until("the origin hears of it", UP, || {
+                run(&mut origin.ask_to(&["learned", "root"])).is_ok_and(|said| said.contains(&heard))
+            })?;
+        }
+        Ok(times)
+    }
+}
+
+/// Looks how far machines are that were switched on at once, until all are up.
+fn await_all(running: &mut [(Process, PathBuf)], start: Instant) -> Result<Vec<Times>, Box<dyn std::error::Error>> {
+    let mut times = vec![Times::default(); running.len()];
+    while times.iter().any(|times| times.up == 0.0) {
+        if start.elapsed() > UP {
+            return Err("not up in time".into());
+        }
+        std::thread::sleep(LOOK);
+        for ((process, shared), times) in running.iter_mut().zip(&mut times) {
+            process.check()?;
+            times.look(shared, start);
+        }
+    }
+    Ok(times)
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
     let machine = Machine::find().ok_or("no machine: run scripts/machine and set VFIELD_MACHINE to what it made")?;
-    let (program, script) = (Vfield::at(&machine.program()), std::fs::read_to_string(&options.script)?);
+    let program = Vfield::at(&machine.program());
     let lab = Lab::namespaces(options.machines + 1, Link::mbit(options.mbit))?;
     let way = options.way.as_str();
-    let (server, image) = (lab.host(0), make_image(lab.dir(), options.size, way, &program)?);
+    let (server, image) = (lab.host(0), make_image(lab.dir(), &options, &program)?);
     // Dropped, and ended, before the lab.
     let (mut nbdkit, mut origin) = (None, None);
     match way {
@@ -169,57 +264,40 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         _ => origin = Some(program.serve(server, &[&image]).ready()?),
     }
     let before = lab.counters(server)?;
-    let start = Instant::now();
-    let (mut running, mut nodes) = (Vec::new(), Vec::new());
-    for host in &lab.hosts()[1..] {
-        let mut uri = format!("nbd://{}", server.addr());
-        if way == "qemu-field" {
-            let node = program.join(host, server.addr()).store(&options.store).ready()?;
-            uri = node.uri("");
-            nodes.push(node);
-        }
-        let disk = match way {
-            "file" => Some(Disk::File(&image)),
-            "qemu-field" | "qemu-nbdkit" => Some(Disk::Nbd(&uri)),
-            _ => None,
-        };
-        let hardware = Hardware { memory_mib: 512, processors: 1, disk, right_clock: true };
-        let words =
-            format!("way={way} address={} server={} store={}\n", host.addr().ip(), server.addr().ip(), options.store);
-        running.push(machine.start(&format!("boot-{}", host.index()), &(words + &script), host, &hardware)?);
-    }
-    let mut times = vec![Times::default(); running.len()];
-    while times.iter().any(|times| times.up == 0.0) {
-        if start.elapsed() > UP {
-            return Err("not up in time".into());
-        }
-        std::thread::sleep(LOOK);
-        for ((process, shared), times) in running.iter_mut().zip(&mut times) {
-            process.check()?;
-            times.look(shared, start);
-        }
-    }
+    let mut room =
+        Room { options: &options, machine: &machine, program: &program, image: &image, server, nodes: Vec::new() };
+    let (start, hosts) = (Instant::now(), &lab.hosts()[1..]);
+    let mut running = Vec::new();
+    let times = if options.in_turn {
+        let turns = hosts.iter().zip(1..);
+        turns.map(|(host, turn)| room.boot(host, origin.as_ref(), turn)).collect::<Result<_, _>>()?
+    } else {
+        running = hosts.iter().map(|host| room.start(host)).collect::<Result<Vec<_>, _>>()?;
+        await_all(&mut running, start)?
+    };
     let sent = lab.counters(server)?.sent_bytes - before.sent_bytes;
-    let mut ups: Vec<f64> = times.iter().map(|times| times.up).collect();
-    ups.sort_by(f64::total_cmp);
+    let received: Result<Vec<_>, _> =
+        hosts.iter().map(|host| lab.counters(host).map(|all| all.received_bytes)).collect();
     let mut memory = String::new();
-    if way.starts_with("field-") {
-        let path = running[0].1.join("memory");
+    if let Some((_, shared)) = running.first().filter(|_| way.starts_with("field-")) {
         wait_until("the first machine has said what its daemon takes", UP, || {
-            memory = std::fs::read_to_string(&path).unwrap_or_default();
+            memory = std::fs::read_to_string(shared.join("memory")).unwrap_or_default();
             memory.contains("Memfd")
         })?;
     }
+    let of_each = |time: fn(&Times) -> f64| times.iter().map(time).collect::<Vec<_>>();
+    let up_s = of_each(|times| times.up);
     println!(
         "{}",
         serde_json::json!({
             "way": way, "machines": options.machines, "mbit": options.mbit, "image_bytes": std::fs::metadata(&image)?.len(),
-            "store": options.store, "first_up_s": ups.first(), "last_up_s": ups.last(), "server_sent_bytes": sent,
-            "begun_s": times.iter().map(|times| times.begun).collect::<Vec<_>>(),
-            "mounted_s": times.iter().map(|times| times.mounted).collect::<Vec<_>>(),
+            "store": options.store, "first_up_s": up_s.iter().copied().reduce(f64::min),
+            "last_up_s": up_s.iter().copied().reduce(f64::max), "server_sent_bytes": sent,
+            "begun_s": of_each(|times| times.begun), "mounted_s": of_each(|times| times.mounted), "up_s": up_s,
+            "blocked_s": of_each(|times| times.blocked), "received_bytes": received?,
             "memory": memory.lines().collect::<Vec<_>>(),
         })
     );
-    drop((running, nodes, nbdkit, origin));
+    drop((running, room, nbdkit, origin));
     Ok(())
 }
