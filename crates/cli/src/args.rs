@@ -391,6 +391,9 @@ pub struct DaemonOptions {
     /// Measurements only: one request in flight
     #[arg(long, hide = true)]
     pub no_parallel: bool,
+    /// Measurements only: bytes a second for which a peer gets one more connection
+    #[arg(long, hide = true, value_name = "BYTES")]
+    pub lane_rate: Option<u64>,
     /// Measurements only: no read-ahead
     #[arg(long, hide = true)]
     pub no_read_ahead: bool,

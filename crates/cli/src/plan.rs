@@ -327,6 +327,7 @@ fn node(
             read_ahead: !daemon.no_read_ahead,
             compression: !daemon.no_compression,
             learning: !daemon.no_learning,
+            lane_bytes_per_s: daemon.lane_rate.unwrap_or(Tuning::default().lane_bytes_per_s),
         },
     })
 }

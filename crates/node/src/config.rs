@@ -2,6 +2,7 @@
 
 use crate::keeper::Keeper;
 use crate::limits::Rates;
+use crate::links::peer_lanes::LANE_BYTES_PER_S;
 use crate::object_origin::publish::ServeObject;
 use crate::origin::kept_tree::KeptTree;
 use crate::sockets::Sockets;
@@ -261,10 +262,13 @@ pub struct Tuning {
     pub compression: bool,
     /// Tell others what this machine reads first, and prefetch what they read.
     pub learning: bool,
+    /// Bytes a second for which a peer gets one more connection, up to one for each thread.
+    pub lane_bytes_per_s: u64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { pool: true, parallel: true, read_ahead: true, compression: true, learning: true }
+        let lane_bytes_per_s = LANE_BYTES_PER_S;
+        Self { pool: true, parallel: true, read_ahead: true, compression: true, learning: true, lane_bytes_per_s }
     }
 }

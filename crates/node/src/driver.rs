@@ -181,7 +181,7 @@ impl Driver {
             changes: watch::Sender::new(0),
             hints,
             warnings: Mutex::default(),
-            links: Links::new(tuning.pool),
+            links: Links::new(&tuning),
             compresses: tuning.compression,
             learns: tuning.learning,
             limits: Limits::default(),

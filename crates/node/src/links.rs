@@ -1,20 +1,27 @@
 //! Links: the pool of connections from this node to its peers.
 //!
 //! Each peer has two lanes, one for demand requests and one for all others, so that a small read
-//! never waits behind a large fill. Many requests are in flight on each. A lane connects at its
-//! first use and stays; when it ends, it is forgotten. Every request ends in exactly one input to
-//! the core. This module knows connections and frames; the core chooses the peers.
+//! never waits behind a large fill. A peer on a fast link has more of the second kind
+//! ([`peer_lanes`]). Many requests are in flight on each. A lane connects at its first use and
+//! stays; when it ends, it is forgotten. Every request ends in exactly one input to the core. This
+//! module knows connections and frames; the core chooses the peers.
 
 mod inbound;
 mod lane;
+pub mod peer_lanes;
 mod receiver;
 mod silence;
 
+use crate::config::Tuning;
 use crate::driver::Driver;
 use crate::field_keys::FieldKeys;
 pub use lane::Lane;
+use lane::Role;
+use peer_lanes::PeerLanes;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::runtime::Handle;
 use vfield_core::admission::Admission;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::RequestId;
@@ -48,36 +55,38 @@ pub struct Ask {
     pub slice: Option<Slice>,
 }
 
-/// The lanes of a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Purpose {
-    Demand,
-    Bulk,
-}
-
-impl Purpose {
-    /// Chunks along the chain are one long stream in the order of the image. On two lanes they
-    /// would come in two orders, and both halves would compete for the link.
-    fn of(ask: &Ask) -> Self {
-        if ask.priority == Priority::Demand && !ask.reach.is_chain() { Self::Demand } else { Self::Bulk }
-    }
-}
-
 /// All lanes of this node.
 pub struct Links {
     pool: bool,
-    lanes: Mutex<HashMap<(NodeId, Purpose), Arc<Lane>>>,
+    /// Bytes a second for which a peer gets one more lane.
+    lane_bytes_per_s: u64,
+    lanes_max: usize,
+    peers: Mutex<HashMap<NodeId, PeerLanes>>,
+}
+
+/// True for a request that goes on the lane for demands. Chunks along the chain are one long stream
+/// in the order of the image. On two lanes they would come in two orders, and both halves would
+/// compete for the link.
+fn is_demand(ask: &Ask) -> bool {
+    ask.priority == Priority::Demand && !ask.reach.is_chain()
 }
 
 impl Links {
-    /// No connections yet; without `pool` each request makes its own.
-    pub fn new(pool: bool) -> Self {
-        Self { pool, lanes: Mutex::default() }
+    /// No connections yet, for the runtime that calls.
+    pub fn new(tuning: &Tuning) -> Self {
+        let threads = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
+        let (pool, lane_bytes_per_s) = (tuning.pool, tuning.lane_bytes_per_s);
+        Self { pool, lane_bytes_per_s, lanes_max: peer_lanes::most(threads), peers: Mutex::default() }
     }
 
     /// Queues a request, and returns its lane, which is to be flushed.
     pub fn request(&self, driver: &Arc<Driver>, peer: Identity, ask: Ask) -> Option<Arc<Lane>> {
-        let lane = if self.pool { self.lane(driver, peer, Purpose::of(&ask)) } else { Lane::open(driver, peer, true) };
+        let lane = match self.pool {
+            true if is_demand(&ask) => self.demand(driver, peer),
+            true => self.bulk(driver, peer, &ask),
+            // It makes its own connection.
+            false => Lane::open(driver, peer, Role::Once),
+        };
         match lane.request(ask) {
             None => Some(lane),
             Some(input) => {
@@ -90,7 +99,7 @@ impl Links {
     /// Exchanges snapshots with a peer; the answer goes to the core.
     pub fn sync(&self, driver: &Arc<Driver>, peer: Identity) {
         let frame = wire::snapshot_frame(Kind::Sync, 0, driver.look(|core| core.question(&peer)));
-        let lane = self.lane(driver, peer, Purpose::Demand);
+        let lane = self.demand(driver, peer);
         lane.send(&frame);
         if let Some(question) = driver.admissions.question() {
             lane.send(&question);
@@ -99,89 +108,78 @@ impl Links {
 
     /// Sends a peer a frame that is answered later, or not at all.
     pub fn ask(&self, driver: &Arc<Driver>, peer: Identity, frame: &[u8]) {
-        self.lane(driver, peer, Purpose::Demand).send(frame);
+        self.demand(driver, peer).send(frame);
     }
 
     /// Sends a peer a frame that is not answered, if there is a connection.
     pub fn tell(&self, peer: NodeId, frame: &[u8]) {
-        let lanes = [Purpose::Bulk, Purpose::Demand].map(|purpose| self.lanes().get(&(peer, purpose)).cloned());
-        if let Some(lane) = lanes.into_iter().flatten().next() {
+        let lane = self.peers().get(&peer).and_then(|lanes| lanes.all().next().cloned());
+        if let Some(lane) = lane {
             lane.send(frame);
         }
     }
 
     /// Tells a peer that an answer is no longer wanted, if it was asked over a pooled lane.
     pub fn cancel(&self, peer: NodeId, request: RequestId) {
-        for purpose in [Purpose::Demand, Purpose::Bulk] {
-            let lane = self.lanes().get(&(peer, purpose)).cloned();
-            if let Some(lane) = lane {
-                lane.cancel(request);
-            }
-        }
+        let lanes: Vec<_> = self.peers().get(&peer).into_iter().flat_map(PeerLanes::all).cloned().collect();
+        lanes.iter().for_each(|lane| lane.cancel(request));
     }
 
     /// A lane has ended: nothing of it stays.
     fn ended(&self, peer: NodeId, lane: &Arc<Lane>) {
-        for purpose in [Purpose::Demand, Purpose::Bulk] {
-            let mut lanes = self.lanes();
-            // Another may have taken its place.
-            if lanes.get(&(peer, purpose)).is_some_and(|known| Arc::ptr_eq(known, lane)) {
-                lanes.remove(&(peer, purpose));
+        let mut peers = self.peers();
+        if let Some(lanes) = peers.get_mut(&peer) {
+            lanes.ended(lane, Instant::now());
+            if lanes.is_empty() {
+                peers.remove(&peer);
             }
         }
     }
 
     /// Closes the connections to a node that is gone.
     pub fn forget(&self, peer: NodeId) {
-        for purpose in [Purpose::Demand, Purpose::Bulk] {
-            if let Some(lane) = self.lanes().remove(&(peer, purpose)) {
-                lane.close();
-            }
-        }
+        let lanes = self.peers().remove(&peer);
+        lanes.iter().flat_map(PeerLanes::all).for_each(|lane| lane.close());
     }
 
     /// Closes the connections to peers that no longer belong to the field.
     pub fn close_strangers(&self, keys: &FieldKeys) {
-        self.lanes().retain(|_, lane| {
-            let stays = lane.belongs(keys);
-            if !stays {
-                lane.close();
-            }
-            stays
-        });
+        self.retain(|_, lane| lane.belongs(keys));
     }
 
     /// Closes the connections to nodes that are not admitted any more.
     pub fn close_excluded(&self, admission: &Admission) {
-        self.lanes().retain(|(node, _), lane| {
-            let stays = admission.may_admit(*node);
-            if !stays {
-                lane.close();
-            }
-            stays
-        });
+        self.retain(|node, _| admission.may_admit(node));
     }
 
     /// Closes all connections.
     pub fn close(&self) {
-        for (_, lane) in self.lanes().drain() {
-            lane.close();
-        }
+        self.retain(|_, _| false);
     }
 
-    fn lane(&self, driver: &Arc<Driver>, peer: Identity, purpose: Purpose) -> Arc<Lane> {
-        let mut lanes = self.lanes();
-        let lane = lanes.get(&(peer.node, purpose)).filter(|lane| lane.is_open() && lane.addr() == peer.addr);
-        if let Some(lane) = lane {
-            return Arc::clone(lane);
-        }
-        let lane = Lane::open(driver, peer, false);
-        lanes.insert((peer.node, purpose), Arc::clone(&lane));
-        lane
+    fn retain(&self, stays: impl Fn(NodeId, &Lane) -> bool) {
+        self.peers().retain(|node, lanes| {
+            lanes.retain(|lane| stays(*node, lane));
+            !lanes.is_empty()
+        });
     }
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<(NodeId, Purpose), Arc<Lane>>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn demand(&self, driver: &Arc<Driver>, peer: Identity) -> Arc<Lane> {
+        let mut peers = self.peers();
+        let lanes = peers.entry(peer.node).or_default();
+        lanes.demand(|lane| lane.leads_to(&peer), || Lane::open(driver, peer, Role::Pooled))
+    }
+
+    fn bulk(&self, driver: &Arc<Driver>, peer: Identity, ask: &Ask) -> Arc<Lane> {
+        let mut peers = self.peers();
+        let lanes = peers.entry(peer.node).or_default();
+        lanes.look(self.lane_bytes_per_s, self.lanes_max, Instant::now());
+        let bytes = || driver.image(ask.image).map_or(0, |image| image.geometry().chunk_bytes());
+        lanes.bulk(ask, bytes, |lane| lane.leads_to(&peer), |role| Lane::open(driver, peer, role))
+    }
+
+    fn peers(&self) -> MutexGuard<'_, HashMap<NodeId, PeerLanes>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,9 +207,9 @@ mod tests {
         for node in 0..200 {
             driver.links.sync(&driver, identity(100 + node, addrs[node as usize % 2]));
         }
-        assert!(!driver.links.lanes().is_empty());
+        assert!(!driver.links.peers().is_empty());
         let gone = async {
-            while !driver.links.lanes().is_empty() {
+            while !driver.links.peers().is_empty() {
                 tokio::task::yield_now().await;
             }
         };

@@ -21,6 +21,7 @@ mod images;
 mod joining;
 mod kept;
 mod keys;
+mod lanes;
 mod learned;
 mod leaving;
 mod liars;

@@ -14,9 +14,9 @@ use crate::connection::{Connection, Outbound, Written};
 use crate::driver::Driver;
 use crate::field_keys::FieldKeys;
 use crate::greet;
+use crate::traffic::PeerCounters;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -37,9 +37,22 @@ pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 /// Bytes asked for at a time within a limit: a chunk of the usual size with its header.
 const TURN_BYTES: u64 = 68 << 10;
 
+/// Why a lane was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// For one request: it closes after the first answer.
+    Once,
+    /// It stays until it breaks, or the peer goes.
+    Pooled,
+    /// Beside another one for the same kind of requests: its end tells nothing of the peer.
+    Further,
+}
+
 /// One lane to a peer.
 pub struct Lane {
     peer: Identity,
+    role: Role,
+    counters: Arc<PeerCounters>,
     state: Mutex<State>,
 }
 
@@ -64,8 +77,8 @@ struct State {
 }
 
 impl Lane {
-    /// Begins to connect. A lane that is used `once` closes after its first answer.
-    pub fn open(driver: &Arc<Driver>, peer: Identity, once: bool) -> Arc<Self> {
+    /// Begins to connect.
+    pub fn open(driver: &Arc<Driver>, peer: Identity, role: Role) -> Arc<Self> {
         let state = State {
             open: true,
             outbound: None,
@@ -77,19 +90,30 @@ impl Lane {
             watched: false,
             waker: None,
         };
-        let lane = Arc::new(Self { peer, state: Mutex::new(state) });
-        tokio::spawn(Arc::clone(&lane).run(Arc::clone(driver), once));
+        let counters = driver.counters.peer(&peer);
+        let lane = Arc::new(Self { peer, role, counters, state: Mutex::new(state) });
+        tokio::spawn(Arc::clone(&lane).run(Arc::clone(driver)));
         lane
     }
 
-    /// The address of the peer.
-    pub fn addr(&self) -> SocketAddr {
-        self.peer.addr
+    /// True if it is open, and the peer is where it leads.
+    pub fn leads_to(&self, peer: &Identity) -> bool {
+        self.peer.addr == peer.addr && self.state().open
     }
 
-    /// False once it has ended.
-    pub fn is_open(&self) -> bool {
-        self.state().open
+    /// Why it was opened.
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Bytes of chunks that the peer has brought, on all lanes.
+    pub fn came(&self) -> u64 {
+        self.counters.came()
+    }
+
+    /// Requests that are not answered yet.
+    pub fn owed(&self) -> usize {
+        self.state().in_flight.len()
     }
 
     /// False if the peer proved itself with a key that is not one of the field's any more.
@@ -155,11 +179,11 @@ impl Lane {
         state.wake();
     }
 
-    async fn run(self: Arc<Self>, driver: Arc<Driver>, once: bool) {
+    async fn run(self: Arc<Self>, driver: Arc<Driver>) {
         let mut dialled = self.dial(&driver).await;
         let ended = loop {
             match dialled {
-                Ok(connection) => match self.serve(&driver, connection, once).await {
+                Ok(connection) => match self.serve(&driver, connection).await {
                     Ended::Replaced(connection) => {
                         self.start_over(&driver);
                         dialled = Ok(*connection);
@@ -180,7 +204,7 @@ impl Lane {
             tracing::debug!(peer = %self.peer.addr, %error, "protocol violation");
             driver.misdeeds.add(Misdeed::BrokenFrames);
             driver.apply(Input::Misbehaved(self.peer.node));
-        } else if was_open && !once {
+        } else if was_open && self.role == Role::Pooled {
             driver.apply(Input::Broken(self.peer.node));
         }
         for request in lost.into_keys() {
@@ -219,7 +243,7 @@ impl Lane {
         }
     }
 
-    async fn serve(&self, driver: &Arc<Driver>, connection: Connection, once: bool) -> Ended {
+    async fn serve(&self, driver: &Arc<Driver>, connection: Connection) -> Ended {
         let Connection { stream, incoming, sealer, key, version } = connection;
         let stream = Arc::new(stream);
         {
@@ -233,7 +257,7 @@ impl Lane {
         if !driver.keys.admits(key) || !driver.admissions.admission().may_admit(self.peer.node) {
             return Broken::Lost.into();
         }
-        let mut receiver = Receiver::new(driver, self.peer, incoming);
+        let mut receiver = Receiver::new(driver, self.peer, Arc::clone(&self.counters), incoming);
         let mut pause = pin!(tokio::time::sleep(PROGRESS_EVERY));
         let mut silence = Silence::new(|| Box::pin(self.dial(driver)));
         loop {
@@ -263,7 +287,7 @@ impl Lane {
                     driver.limits.down.give_back(allowed);
                 }
                 match received {
-                    Ok(Received { answered: true, .. }) if once => return Broken::Lost.into(),
+                    Ok(Received { answered: true, .. }) if self.role == Role::Once => return Broken::Lost.into(),
                     Ok(Received { all: true, .. }) => break,
                     Ok(Received { spent: true, .. }) => {}
                     Ok(_) => tokio::task::yield_now().await,

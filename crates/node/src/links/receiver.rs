@@ -72,9 +72,9 @@ struct Begun {
 }
 
 impl<'a> Receiver<'a> {
-    /// Of a connection to this peer, and the bytes that came with its greeting.
-    pub fn new(driver: &'a Arc<Driver>, peer: Identity, incoming: Incoming) -> Self {
-        let (counters, inbound, now) = (driver.counters.peer(&peer), Inbound::new(incoming), Instant::now());
+    /// Of a connection to this peer, with its counters, and the bytes that came with its greeting.
+    pub fn new(driver: &'a Arc<Driver>, peer: Identity, counters: Arc<PeerCounters>, incoming: Incoming) -> Self {
+        let (inbound, now) = (Inbound::new(incoming), Instant::now());
         Self {
             driver,
             peer,

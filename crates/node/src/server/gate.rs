@@ -27,7 +27,8 @@ pub struct Bounds {
     pub members: usize,
     /// Of those from one address, which many nodes may share.
     pub members_of_address: usize,
-    /// Of those of one node at one address: two, those being replaced, and those of a benchmark.
+    /// Of those of one node at one address: two, on a fast link eleven more, those being replaced,
+    /// and those of a benchmark.
     /// Any node may greet under any id, so connections from elsewhere do not count.
     pub members_of_node: usize,
 }
