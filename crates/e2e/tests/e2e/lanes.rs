@@ -27,7 +27,7 @@ fn lanes(field: &Field) -> Result<Vec<String>, LabError> {
 /// The connections of these local ports end at the node's next packet.
 fn reset(field: &Field, ports: &[String]) -> Outcome {
     let rule = format!("tcp sport {{ {} }} reject with tcp reset;", ports.join(", "));
-    let rules = format!("table inet cut {{ chain out {{ type filter hook output priority 0; {rule} }} }}");
+    let rules = format!("table inet cut {{\nchain out {{\ntype filter hook output priority 0; {rule}\n}}\n}}");
     run(field.host(0).client(SOON, "nft").arg(rules))?;
     Ok(())
 }

@@ -164,8 +164,11 @@ impl Width {
         self.lanes = wanted.max(self.lanes - 1).clamp(1, most);
     }
 
-    /// A further lane has ended.
+    /// A further lane has ended. Those that end together count once.
     fn narrow(&mut self, now: Instant) {
+        if self.narrow_until.is_some_and(|until| now < until) {
+            return;
+        }
         self.lanes = 1;
         self.narrow_until = Some(now + PAUSE.pause(self.ended));
         self.ended = self.ended.saturating_add(1);
