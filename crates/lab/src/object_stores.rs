@@ -169,8 +169,8 @@ impl Registry {
     }
 }
 
-/// A port of a host's address that is free on loopback, or the next one to its node's in a namespace,
-/// where all others are.
+/// A port of a host's address that is free on loopback. In a namespace, where all ports are, it is
+/// the next one to its node's.
 fn free(host: &Host) -> Result<SocketAddr, LabError> {
     let ip = host.addr().ip();
     if host.is_apart() {

@@ -159,8 +159,8 @@ fn play(chaos: &Chaos, field: &mut Field) {
 
 /// Time for stores to fill. The slowest use a tenth of their links, or of their time if an answer
 /// is longer on its way than on the link. They request two chunks at once. All may wait for the
-/// slowest link, of which samples leave half ([`sampling`]). Each zone may bring all of it in by the
-/// uplink of one.
+/// slowest link, of which samples leave half ([`sampling`]). Each zone may bring all of it in by
+/// the uplink of one.
 fn filling(chaos: &Chaos) -> Duration {
     let versions = 1 + u64::from(chaos.next.is_some());
     let chunks = (chaos.image.chunks() * versions) as f64;
