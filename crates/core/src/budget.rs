@@ -16,12 +16,13 @@ pub struct Budget {
     each_day: Option<NonZeroU64>,
     /// When all bytes so far are paid.
     paid: Time,
+    told: bool,
 }
 
 impl Budget {
     /// Nothing of it is spent.
     pub fn new(each_day: Option<NonZeroU64>) -> Self {
-        Self { each_day, paid: Time::ZERO }
+        Self { each_day, paid: Time::ZERO, told: false }
     }
 
     /// The earliest time at which a chunk may come; in the past if one may come now.
@@ -32,6 +33,11 @@ impl Budget {
     /// True if a chunk may come.
     pub fn is_open(&self, now: Time) -> bool {
         self.opens() <= now
+    }
+
+    /// True the first time that somebody is to hear that it is spent.
+    pub fn is_to_tell(&mut self) -> bool {
+        !std::mem::replace(&mut self.told, true)
     }
 
     /// Notes bytes that came.

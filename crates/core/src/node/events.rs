@@ -346,6 +346,8 @@ pub enum Notice {
     Coverage(ImageId, bool),
     /// The fill of this node's store is complete.
     Filled(ImageId),
+    /// A fill waits, since the day's budget of the disk is spent; said once.
+    Spent,
     /// Nobody needs this image, and nothing is lost with it: the shell is to take it away, unless a
     /// reader has come. Said again while it is here.
     Discard(ImageId),

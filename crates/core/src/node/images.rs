@@ -255,6 +255,9 @@ impl Node {
             let wait = image.fill.not_before().max(self.budget.opens()) - now;
             let timer = Timer::Fill(image.number);
             self.set(wait, timer);
+            if !self.budget.is_open(now) && self.budget.is_to_tell() {
+                self.out(Output::Notice(super::Notice::Spent));
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::config::Config;
 use vfield_core::fetch::Token;
 use vfield_core::image::Header;
-use vfield_core::node::{Commitment, ImageConfig, Input, Keep, Node, Output};
+use vfield_core::node::{Commitment, ImageConfig, Input, Keep, Node, Notice, Output};
 use vfield_core::speed::Transit;
 use vfield_core::time::Time;
 
@@ -33,6 +33,7 @@ struct Bench {
     /// Chunks that the shell was told to keep.
     stored: u64,
     answered: Vec<Token>,
+    told: u64,
 }
 
 impl Bench {
@@ -46,7 +47,7 @@ impl Bench {
         let (id, names, kept) = (IMAGE, "image".into(), Some(Commitment { start: 0, from: 0 }));
         let capacity_bytes = 2 * CHUNKS * chunk.bytes();
         node.add_image(now, ImageConfig { id, names, header: header(), origin: false, capacity_bytes, kept });
-        let mut bench = Self { node, now, said: 1, kept: 0, stored: 0, answered: Vec::new() };
+        let mut bench = Self { node, now, said: 1, kept: 0, stored: 0, answered: Vec::new(), told: 0 };
         bench.settle();
         bench
     }
@@ -65,6 +66,7 @@ impl Bench {
                     self.node.handle(self.now, Input::Arrived { request, waited, transit, zeros });
                 }
                 Output::Stored(..) => self.stored += 1,
+                Output::Notice(Notice::Spent) => self.told += 1,
                 Output::Answer(token, Ok(())) => self.answered.push(token),
                 _ => {}
             }
@@ -104,5 +106,6 @@ fn a_fill_waits_for_the_days_budget_and_readers_do_not() {
     // The others come as they are paid.
     bench.pass(8 * HOUR);
     let more = bench.held() - held;
+    assert_eq!(bench.told, 1);
     assert!((EACH_DAY / 3 - MORE..=EACH_DAY / 3 + 1).contains(&more), "{more} more are held");
 }

@@ -117,6 +117,26 @@ fn an_upgrade_hands_over_a_store_on_a_disk() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn a_spent_budget_holds_up_the_store_and_no_read() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    /// A day's bytes, and what a fill may have under way beyond them.
+    const MOST: u64 = 8 * MIB + 5 * MIB;
+    let field = Field::start(Plan { image_bytes: IMAGE, spare_hosts: 1, ..Plan::default() })?;
+    let disk = field.lab.dir().join("disk").display().to_string();
+    let words = ["--disk", &disk, "--disk-writes", "8M"];
+    let node = field.join(0, field.origin.addr(), "all").args(&words).ready()?;
+    node.wait_status("it says so", AGAIN, |status| status["warnings"].to_string().contains("--disk-writes"))?;
+    client::compare_all(field.host(0), &node, &field.image)?;
+    client::compare_all(field.host(0), &node, &field.image)?;
+    let status = node.status()?;
+    let held = number(&image(&status)["held_bytes"]);
+    assert!((8 * MIB..MOST).contains(&held) && image(&status)["filled"] == false, "{held} bytes are held");
+    Ok(())
+}
+
 /// A program whose processes are in a group from the start on.
 fn grouped(dir: &Path, group: &Cgroup) -> Result<Vfield, LabError> {
     let path = dir.join("grouped");

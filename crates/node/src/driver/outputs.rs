@@ -177,6 +177,9 @@ impl Driver {
             Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
             Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),
             Notice::Filled(id) => self.filled(id),
+            Notice::Spent => self.warn(
+                "the disk has taken its bytes of a day (--disk-writes): stores fill slowly, and reads go on".to_owned(),
+            ),
             Notice::Discard(_) => self.due.send_modify(|changes| *changes += 1),
             Notice::Tagged(known) => self.tagged(&known),
             Notice::TagRefused(why, from) => self.tag_refused(&why, from),
