@@ -13,6 +13,7 @@ use crate::LabError;
 use crate::link::{Counters, Link};
 use crate::need::is_root;
 use crate::process::{Process, run};
+use crate::wait::Deadline;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt as _;
@@ -26,6 +27,8 @@ use switch::Switch;
 const JANITOR: &str = include_str!("janitor.sh");
 /// Port of every node in namespaces, where nobody else can have it.
 const PORT: u16 = 4440;
+/// A server that does not listen after so long never will.
+const LISTEN_LIMIT: Duration = Duration::from_secs(20);
 /// Room wanted in `/dev/shm`; images and copies of them lie there, so that no disk is measured.
 const SHM_BYTES_MIN: u64 = 2 << 30;
 /// More would not fit into the last byte of an address.
@@ -344,6 +347,20 @@ impl Host {
         let mut command = self.command("timeout");
         command.args(["--kill-after=2", &limit.as_secs().max(1).to_string(), program]);
         command
+    }
+
+    /// Waits until a server listens that was started on this host.
+    ///
+    /// # Errors
+    /// If it has ended, or does not listen within [`LISTEN_LIMIT`].
+    pub fn listening(&self, mut server: Process, addr: SocketAddr) -> Result<Process, LabError> {
+        let port = format!("sport = :{}", addr.port());
+        Deadline::after(LISTEN_LIMIT).poll(&format!("a server listens at {addr}"), || {
+            server.check()?;
+            let sockets = run(self.client(LISTEN_LIMIT, "ss").args(["-Hltn", &port]))?;
+            Ok((!sockets.is_empty()).then_some(()))
+        })?;
+        Ok(server)
     }
 
     /// Starts a command of this host with its output in a log named after it.

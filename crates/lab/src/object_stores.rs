@@ -4,14 +4,10 @@ use crate::LabError;
 use crate::daemon::Start;
 use crate::lab::Host;
 use crate::process::{Process, run};
-use crate::wait::Deadline;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-/// A server of this kind starts within a moment.
-const START_LIMIT: Duration = Duration::from_secs(20);
 /// The environment variable with the path of `versitygw`.
 const BUCKETS: &str = "VFIELD_S3_SERVER";
 
@@ -49,7 +45,7 @@ impl TlsServer {
         std::fs::write(&path, config).map_err(LabError::at(&path))?;
         let mut command = host.command("nginx");
         command.arg("-p").arg(&home).arg("-c").arg(&path).args(["-e", "stderr"]);
-        let process = listening(host, host.spawn("nginx", &mut command)?, addr)?;
+        let process = host.listening(host.spawn("nginx", &mut command)?, addr)?;
         Ok(Self { process, addr, authority })
     }
 
@@ -121,7 +117,7 @@ impl Buckets {
         let mut command = host.command(program);
         command.args(["--port", &addr.to_string(), "--access", Self::KEY, "--secret", Self::SECRET]);
         command.args(options).arg("posix");
-        let process = listening(host, host.spawn("buckets", command.arg(dir))?, addr)?;
+        let process = host.listening(host.spawn("buckets", command.arg(dir))?, addr)?;
         Ok(Self { _process: process, addr })
     }
 
@@ -130,10 +126,18 @@ impl Buckets {
         self.addr
     }
 
-    /// Tells a daemon where it is, and the key.
+    /// The environment that tells a program where it is, and the key.
+    pub fn environment(&self) -> [(&'static str, String); 3] {
+        [
+            ("AWS_ENDPOINT_URL_S3", format!("http://{}", self.addr)),
+            ("AWS_ACCESS_KEY_ID", Self::KEY.to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", Self::SECRET.to_owned()),
+        ]
+    }
+
+    /// A daemon with that environment.
     pub fn known_to<'a>(&self, start: Start<'a>) -> Start<'a> {
-        let start = start.env("AWS_ENDPOINT_URL_S3", format!("http://{}", self.addr));
-        start.env("AWS_ACCESS_KEY_ID", Self::KEY).env("AWS_SECRET_ACCESS_KEY", Self::SECRET)
+        self.environment().iter().fold(start, |start, (name, value)| start.env(name, value))
     }
 }
 
@@ -159,7 +163,7 @@ impl Registry {
         let path = home.join("config.yml");
         std::fs::write(&path, config).map_err(LabError::at(&path))?;
         let mut command = host.command("docker-registry");
-        let process = listening(host, host.spawn("registry", command.arg("serve").arg(&path))?, addr)?;
+        let process = host.listening(host.spawn("registry", command.arg("serve").arg(&path))?, addr)?;
         Ok(Self { _process: process, addr })
     }
 
@@ -178,14 +182,4 @@ fn free(host: &Host) -> Result<SocketAddr, LabError> {
     }
     let failed = |source| LabError::System { what: format!("listening on {ip}"), source };
     TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).map_err(failed)
-}
-
-/// Waits until a process of a host listens.
-fn listening(host: &Host, mut process: Process, addr: SocketAddr) -> Result<Process, LabError> {
-    Deadline::after(START_LIMIT).poll(&format!("a server listens at {addr}"), || {
-        process.check()?;
-        let sockets = run(host.client(START_LIMIT, "ss").args(["-Hltn", &format!("sport = :{}", addr.port())]))?;
-        Ok((!sockets.is_empty()).then_some(()))
-    })?;
-    Ok(process)
 }

@@ -33,17 +33,9 @@ impl Store {
         Ok(Self { buckets, vfield, lab })
     }
 
-    fn environment(&self) -> [(&'static str, String); 3] {
-        [
-            ("AWS_ENDPOINT_URL_S3", format!("http://{}", self.buckets.addr())),
-            ("AWS_ACCESS_KEY_ID", Buckets::KEY.to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", Buckets::SECRET.to_owned()),
-        ]
-    }
-
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(self.vfield.path());
-        command.args(args).envs(self.environment()).env("HOME", self.lab.dir());
+        command.args(args).envs(self.buckets.environment()).env("HOME", self.lab.dir());
         command
     }
 
@@ -60,7 +52,7 @@ impl Store {
     fn serve(&self, what: &str, image: &Path) -> Start<'_> {
         let name = image.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let start = self.vfield.serve(self.lab.host(0), &[&PathBuf::from(what)]).name("origin").args(&["--name", name]);
-        self.environment().iter().fold(start, |start, (name, value)| start.env(name, value))
+        self.buckets.known_to(start)
     }
 
     /// A node of the room reads the image of an origin, and so does the origin.

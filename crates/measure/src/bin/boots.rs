@@ -24,8 +24,6 @@ use vfield_lab::{Daemon, Host, Lab, LabError, Link, Machine, Vfield, wait_until}
 
 /// Long enough for a server that sends everything to everybody.
 const UP: Duration = Duration::from_secs(3000);
-/// Starting a server.
-const SOON: Duration = Duration::from_secs(30);
 /// How often files are looked for in which machines say how far they are.
 const LOOK: Duration = Duration::from_millis(50);
 /// Whose files a root of own programs has.
@@ -256,9 +254,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (ip, port) = (server.addr().ip().to_string(), server.addr().port().to_string());
             let mut command = server.command("nbdkit");
             command.args(["-f", "-r", "-i", &ip, "-p", &port, "file"]).arg(&image);
-            nbdkit = Some(server.spawn("nbdkit", &mut command)?);
-            let listens = || run(server.command("ss").args(["-Hltn"])).is_ok_and(|text| text.contains(&port));
-            wait_until("nbdkit listens", SOON, listens)?;
+            nbdkit = Some(server.listening(server.spawn("nbdkit", &mut command)?, server.addr())?);
         }
         "file" => {}
         _ => origin = Some(program.serve(server, &[&image]).ready()?),

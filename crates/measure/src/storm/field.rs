@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::Duration;
 use vfield_lab::cgroup::Cgroup;
 use vfield_lab::process::run;
-use vfield_lab::{Buckets, Daemon, Deadline, Host, Lab, LabError, Process, Vfield, bytes};
+use vfield_lab::{Buckets, Daemon, Host, Lab, LabError, Process, Vfield, bytes};
 
 /// The origin's goodbye: it waits for what it is sending.
 const LEAVE_LIMIT: Duration = Duration::from_secs(30);
@@ -111,13 +111,7 @@ impl<'a> Field<'a> {
                 let (ip, port) = (host.addr().ip().to_string(), host.addr().port().to_string());
                 let mut command = host.command("nbdkit");
                 command.args(["-f", "-r", "-i", &ip, "-p", &port, "file"]).arg(&self.image.path);
-                let mut process = host.spawn("nbdkit", &mut command)?;
-                Deadline::after(LISTEN_LIMIT).poll("nbdkit listens", || {
-                    process.check()?;
-                    let listens = run(host.client(LISTEN_LIMIT, "ss").args(["-Hltn", &format!("sport = :{port}")]))?;
-                    Ok((!listens.is_empty()).then_some(()))
-                })?;
-                Origin::Nbdkit(process)
+                Origin::Nbdkit(host.listening(host.spawn("nbdkit", &mut command)?, host.addr())?)
             }
             System::Chain => {
                 let source = Source::File(self.image.path.clone());
