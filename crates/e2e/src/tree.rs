@@ -56,9 +56,10 @@ impl Tree {
     /// Writes everything back and lets go of it, the loop device included.
     ///
     /// # Errors
-    /// If it is in use.
+    /// If it stays in use.
     pub fn unmount(self) -> Result<(), LabError> {
-        run(Command::new("umount").arg(&self.dir))?;
+        // A program that another thread starts has this process's files until it runs.
+        wait_until("nobody uses the tree", LIMIT, || run(Command::new("umount").arg(&self.dir)).is_ok())?;
         let attached = || run(Command::new("losetup").arg("--associated").arg(&self.file));
         wait_until("the loop device lets go of the file", LIMIT, || {
             attached().is_ok_and(|devices| devices.is_empty())

@@ -56,8 +56,9 @@ proptest! {
         prop_assert!((0..).map(Chunk).zip(&again).all(|(chunk, place)| *place == at(chunk)));
     }
 
+    /// A bit that zstd does not look at changes nothing.
     #[test]
-    fn a_changed_index_is_refused(
+    fn a_changed_index_is_refused_or_read_as_before(
         places in vec(proptest::option::of(place(3)), 1..5000),
         at in any::<prop::sample::Index>(),
         flip in 1..=255_u8,
@@ -66,7 +67,7 @@ proptest! {
         let mut bytes = written(&geometry(places.len() as u64), 3, |chunk| places[chunk.0 as usize]);
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] ^= flip }
-        prop_assert!(read(&bytes).is_err());
+        prop_assert!(read(&bytes).map_or(true, |again| !cut && again == places));
     }
 
     #[test]

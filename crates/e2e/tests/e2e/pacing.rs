@@ -11,12 +11,13 @@ use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::process::run;
 use vfield_lab::{Daemon, Lab, daemon};
 
-/// Bytes a second; a transfer of [`IMAGE_BYTES`] takes some seconds.
-const LIMIT: f64 = 10e6;
-const IMAGE_BYTES: u64 = 32 * MIB + 777;
+/// Bytes a second: what is left to a node on a machine with much other work. A transfer of
+/// [`IMAGE_BYTES`] takes some seconds.
+const LIMIT: f64 = 3e6;
+const IMAGE_BYTES: u64 = 12 * MIB + 777;
 /// The measured part: bytes at the beginning are those of the greeting, and of credit.
-const FROM_BYTES: u64 = 4 * MIB;
-const TO_BYTES: u64 = 28 * MIB;
+const FROM_BYTES: u64 = 2 * MIB;
+const TO_BYTES: u64 = 10 * MIB;
 /// A busy machine falls behind its limit. Above it nothing is forgiven but the accuracy that the
 /// document promises.
 const SHARE_MIN: f64 = 0.85;
@@ -59,10 +60,10 @@ fn fills(lab: &Lab, key: Option<&Path>, up: &[&str], down: &[&str]) -> Result<(D
 #[test]
 fn a_transfer_keeps_to_the_limit_of_its_sender() -> Outcome {
     let lab = Lab::best(2)?;
-    let (origin, node) = fills(&lab, None, &["--limit-up", "10MB"], &[])?;
+    let (origin, node) = fills(&lab, None, &["--limit-up", "3MB"], &[])?;
     keeps(&origin, LIMIT)?;
     let status = origin.status()?;
-    assert_eq!(status["limits"]["up"]["bytes_per_s"], 10_000_000);
+    assert_eq!(status["limits"]["up"]["bytes_per_s"], 3_000_000);
     assert!(status["limits"]["up"]["held_s"].as_f64() > Some(1.0), "{status:#}");
     assert_eq!(status["limits"]["down"]["setting"], "none");
     drop(node);
@@ -72,7 +73,7 @@ fn a_transfer_keeps_to_the_limit_of_its_sender() -> Outcome {
 #[test]
 fn a_transfer_keeps_to_the_limit_of_its_receiver() -> Outcome {
     let lab = Lab::best(2)?;
-    let (origin, node) = fills(&lab, None, &[], &["--limit-down", "10MB"])?;
+    let (origin, node) = fills(&lab, None, &[], &["--limit-down", "3MB"])?;
     keeps(&node, LIMIT)?;
     drop(origin);
     Ok(())
@@ -81,12 +82,12 @@ fn a_transfer_keeps_to_the_limit_of_its_receiver() -> Outcome {
 #[test]
 fn a_transfer_keeps_to_the_limit_of_its_image_at_the_sender() -> Outcome {
     let lab = Lab::best(2)?;
-    let (origin, node) = fills(&lab, None, &["--image-limit-up", "disk.img=10MB", "--limit-up", "500MB"], &[])?;
+    let (origin, node) = fills(&lab, None, &["--image-limit-up", "disk.img=3MB", "--limit-up", "500MB"], &[])?;
     keeps(&origin, LIMIT)?;
     let limits = &origin.status()?["limits"];
     let image = &limits["images"][0];
     assert_eq!((&image["image"], &image["is_here"]), (&Value::from("disk.img"), &Value::from(true)));
-    assert_eq!(image["up"]["bytes_per_s"], 10_000_000);
+    assert_eq!(image["up"]["bytes_per_s"], 3_000_000);
     assert!(image["up"]["held_s"].as_f64() > Some(1.0), "{limits:#}");
     assert_eq!((&image["down"]["setting"], &limits["up"]["held_s"]), (&Value::from("none"), &Value::from(0.0)));
     drop(node);
@@ -96,7 +97,7 @@ fn a_transfer_keeps_to_the_limit_of_its_image_at_the_sender() -> Outcome {
 #[test]
 fn a_transfer_keeps_to_the_limit_of_its_image_at_the_receiver() -> Outcome {
     let lab = Lab::best(2)?;
-    let (origin, node) = fills(&lab, None, &[], &["--image-limit-down", "disk.img=10MB"])?;
+    let (origin, node) = fills(&lab, None, &[], &["--image-limit-down", "disk.img=3MB"])?;
     keeps(&node, LIMIT)?;
     assert!(node.status()?["limits"]["images"][0]["down"]["held_s"].as_f64() > Some(1.0));
     drop(origin);
@@ -107,7 +108,7 @@ fn a_transfer_keeps_to_the_limit_of_its_image_at_the_receiver() -> Outcome {
 #[test]
 fn an_image_keeps_to_the_limit_of_the_node_as_well() -> Outcome {
     let lab = Lab::best(2)?;
-    let (origin, node) = fills(&lab, None, &["--limit-up", "10MB", "--image-limit-up", "disk.img=400MB"], &[])?;
+    let (origin, node) = fills(&lab, None, &["--limit-up", "3MB", "--image-limit-up", "disk.img=400MB"], &[])?;
     keeps(&origin, LIMIT)?;
     drop(node);
     Ok(())
@@ -164,7 +165,7 @@ fn limits_hold_under_seal() -> Outcome {
     let lab = Lab::best(2)?;
     let key = lab.dir().join("field.key");
     run(Command::new(vfield().path()).args(["key", "new"]).arg(&key))?;
-    let (origin, node) = fills(&lab, Some(&key), &["--limit-up", "10MB"], &["--limit-down", "20MB"])?;
+    let (origin, node) = fills(&lab, Some(&key), &["--limit-up", "3MB"], &["--limit-down", "6MB"])?;
     keeps(&origin, LIMIT)?;
     drop(node);
     Ok(())
@@ -174,7 +175,7 @@ fn limits_hold_under_seal() -> Outcome {
 fn a_limit_changes_while_bytes_go() -> Outcome {
     let lab = Lab::best(2)?;
     let (origin, node) = fills(&lab, None, &["--limit-up", "128K"], &[])?;
-    run(&mut origin.ask_to(&["limit", "--up", "10MB"]))?;
+    run(&mut origin.ask_to(&["limit", "--up", "3MB"]))?;
     keeps(&origin, LIMIT)?;
     run(&mut origin.ask_to(&["limit", "--up", "none"]))?;
     node.wait("filled", Duration::from_secs(60))?;
