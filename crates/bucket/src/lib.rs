@@ -15,6 +15,7 @@
 //! [`Packed`] is such an image as an object to be served; everything that is read is verified by
 //! the image's id. The command line calls it. It knows no node.
 
+mod blocks;
 pub mod claim;
 pub mod index;
 mod list;

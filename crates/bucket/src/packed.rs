@@ -1,12 +1,13 @@
 //! An image in packs, as an object that an origin reads by ranges.
 //!
 //! Owns the index's front, and its pages that were read last. A read brings the places of its
-//! chunks, then each part of a pack once, and restores the chunks. Invariant: a read gives back as
+//! chunks, then each part of a pack once, by [`Blocks`], and restores the chunks. Invariant: a read gives back as
 //! many bytes as were asked for. A chunk that its pack does not have is zeros, which the node finds
 //! by the image's hashes; [`Object::changed`] tells the first one. All is one attempt: the node
 //! decides about retries. Memory: the front, a few pages,
-//! and for each read its bytes and those of its packs.
+//! blocks of packs, and for each read its bytes and those of its packs.
 
+use crate::blocks::Blocks;
 use crate::index::{BadIndex, Front, Place};
 use crate::list::{HASHES, IMAGES, front_once};
 use crate::pack::{DIR, PackName, Stored, Unpacker};
@@ -111,6 +112,7 @@ impl ObjectStore for Packed {
             let name = format!("{IMAGES}{id}");
             let opened = Opened {
                 bucket: Arc::clone(&self.bucket),
+                packs: Arc::new(Blocks::new(Arc::clone(&self.bucket))),
                 name,
                 front,
                 pages: Mutex::default(),
@@ -163,6 +165,7 @@ type Page = Arc<[Option<Place>]>;
 /// A packed image that was opened.
 struct Opened {
     bucket: Arc<Bucket>,
+    packs: Arc<Blocks>,
     /// Of the index.
     name: String,
     front: Front,
@@ -239,15 +242,10 @@ impl Opened {
                 && let Some(part) = parts.pop_front()
             {
                 let pack = self.front.packs()[part.pack as usize];
-                reads.spawn(read_part(Arc::clone(&self.bucket), pack, part, geometry));
+                reads.spawn(read_part(Arc::clone(&self.packs), pack, part, geometry));
             }
             let Some(read) = reads.join_next().await else { return Ok(plain.into()) };
             let (part, restored) = ended(read)?;
-            let Some(restored) = restored else {
-                // One lost chunk does not take its neighbours with it.
-                parts.extend(part.alone());
-                continue;
-            };
             for ((chunk, _), bytes) in part.chunks.iter().zip(restored) {
                 let whole = geometry.extent(*chunk);
                 let clipped = whole.clip(extent);
@@ -276,27 +274,25 @@ fn short(pack: &PackName) -> String {
 /// The chunks of a part in its order; `None` where its bytes are not there.
 type Restored = Vec<Option<Vec<u8>>>;
 
-/// Reads and restores a part of a pack; no chunks at all if the pack ends before several of them.
+/// Reads and restores a part of a pack.
 async fn read_part(
-    bucket: Arc<Bucket>,
+    packs: Arc<Blocks>,
     pack: PackName,
     part: Part,
     geometry: Geometry,
-) -> Result<(Part, Option<Restored>), ObjectError> {
-    let asked = Extent::from(u64::from(part.start)..u64::from(part.end));
-    let stored = match bucket.read(&pack.object(), asked).await {
-        Ok(range) => range.bytes,
-        Err(ObjectError::Changed(_)) => {
-            let lost = (part.chunks.len() == 1).then(|| vec![None]);
-            return Ok((part, lost));
-        }
+) -> Result<(Part, Restored), ObjectError> {
+    let chunks: Vec<Stored> = part.chunks.iter().map(|(_, place)| place.stored).collect();
+    let stored = match packs.read(pack, part.start..part.end, &chunks).await {
+        Ok(stored) => stored,
+        // The pack ends before.
+        Err(ObjectError::Changed(_)) => Bytes::new(),
         Err(ObjectError::Failed { why, after, lasting }) => {
             return Err(ObjectError::Failed { why: format!("{}: {why}", short(&pack)), after, lasting });
         }
     };
     let restoring = tokio::task::spawn_blocking(move || {
         let restored = part.restore(&stored, &geometry);
-        (part, Some(restored))
+        (part, restored)
     });
     Ok(ended(restoring.await))
 }
@@ -311,14 +307,6 @@ impl Part {
             unpacker.unpack(stored, &mut plain).then_some(plain)
         };
         self.chunks.iter().map(&mut restore).collect()
-    }
-
-    /// Its chunks, each in a part of its own.
-    fn alone(&self) -> impl Iterator<Item = Self> + '_ {
-        self.chunks.iter().map(|(chunk, place)| {
-            let Stored { offset, length } = place.stored;
-            Self { pack: self.pack, start: offset, end: offset + length, chunks: vec![(*chunk, *place)] }
-        })
     }
 }
 

@@ -47,21 +47,41 @@ impl Pin {
     }
 }
 
+/// A range that a server is asked for, which is not empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// All of it.
+    All(Extent),
+    /// The part of it before the object's end.
+    UpToEnd(Extent),
+}
+
+impl Asked {
+    /// The range.
+    pub const fn extent(self) -> Extent {
+        match self {
+            Self::All(extent) | Self::UpToEnd(extent) => extent,
+        }
+    }
+}
+
 /// A head that announces the asked bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// The state of the object.
     pub pin: Pin,
+    /// Number of the bytes.
+    pub bytes: u64,
 }
 
-/// Judges the answer of `host` to a request for `asked`, which is not empty.
+/// Judges the answer of `host` to a request for `asked`.
 ///
 /// # Errors
 /// If the body does not have these bytes.
-pub fn judge(host: &str, asked: Extent, status: StatusCode, headers: &HeaderMap) -> Result<Part, ObjectError> {
+pub fn judge(host: &str, asked: Asked, status: StatusCode, headers: &HeaderMap) -> Result<Part, ObjectError> {
     match status {
         StatusCode::PARTIAL_CONTENT => part(host, asked, headers),
-        StatusCode::RANGE_NOT_SATISFIABLE => Err(too_short(asked, total(headers).unwrap_or_default())),
+        StatusCode::RANGE_NOT_SATISFIABLE => Err(too_short(asked.extent(), total(headers).unwrap_or_default())),
         StatusCode::OK if is_page(headers) => Err(ObjectError::passing(format!(
             "{host} answers with a page ({}) instead of bytes: a proxy's or a login's?",
             shown(text(headers, &CONTENT_TYPE).unwrap_or_default())
@@ -83,7 +103,8 @@ pub fn refusal(host: &str, status: StatusCode, headers: &HeaderMap) -> ObjectErr
     }
 }
 
-fn part(host: &str, asked: Extent, headers: &HeaderMap) -> Result<Part, ObjectError> {
+fn part(host: &str, asked: Asked, headers: &HeaderMap) -> Result<Part, ObjectError> {
+    let (may_end, asked) = (matches!(asked, Asked::UpToEnd(_)), asked.extent());
     let broken = |why: &str| ObjectError::passing(format!("{host} answers with {why}"));
     if text(headers, &CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Err(broken("compressed bytes that were not asked for"));
@@ -97,15 +118,20 @@ fn part(host: &str, asked: Extent, headers: &HeaderMap) -> Result<Part, ObjectEr
     if given.end() < asked.end() {
         // Right at the end of the object, and a mistake anywhere else.
         let ends = given.end() == length_bytes;
-        let short = || broken(&format!("bytes {given:?} in place of {asked:?}"));
-        return Err(if ends { too_short(asked, length_bytes) } else { short() });
+        if !ends {
+            return Err(broken(&format!("bytes {given:?} in place of {asked:?}")));
+        }
+        if !may_end {
+            return Err(too_short(asked, length_bytes));
+        }
     }
     let length = text(headers, &CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
-    if length.is_some_and(|length| length != asked.len()) {
+    if length.is_some_and(|length| length != given.len()) {
         return Err(broken("a body of another length than it says"));
     }
     let own = |name| text(headers, name).map(str::to_owned);
-    Ok(Part { pin: Pin { length_bytes, etag: own(&ETAG), modified: own(&LAST_MODIFIED) } })
+    let pin = Pin { length_bytes, etag: own(&ETAG), modified: own(&LAST_MODIFIED) };
+    Ok(Part { pin, bytes: given.len() })
 }
 
 fn too_short(asked: Extent, length_bytes: u64) -> ObjectError {
@@ -184,15 +210,30 @@ mod tests {
             .collect()
     }
 
+    const EXTENT: std::ops::Range<u64> = 100..200;
+
     fn judged(status: u16, lines: &[(&'static str, &str)]) -> Result<Part, ObjectError> {
-        judge("host", Extent::from(100..200), StatusCode::from_u16(status).unwrap(), &headers(lines))
+        judge("host", Asked::All(EXTENT.into()), StatusCode::from_u16(status).unwrap(), &headers(lines))
     }
 
     #[test]
     fn the_asked_part_is_taken() {
         let lines = [("content-range", "bytes 100-199/1000"), ("content-length", "100"), ("etag", "\"a\"")];
         let pin = Pin { length_bytes: 1000, etag: Some("\"a\"".to_owned()), modified: None };
-        assert_eq!(judged(206, &lines), Ok(Part { pin }));
+        assert_eq!(judged(206, &lines), Ok(Part { pin, bytes: 100 }));
+    }
+
+    #[test]
+    fn a_range_may_go_on_behind_the_end() {
+        let judged = |status, lines: &[(&'static str, &str)]| {
+            judge("host", Asked::UpToEnd(EXTENT.into()), StatusCode::from_u16(status).unwrap(), &headers(lines))
+        };
+        let short = judged(206, &[("content-range", "bytes 100-149/150"), ("content-length", "50")]).unwrap();
+        assert_eq!((short.bytes, short.pin.length_bytes), (50, 150));
+        assert_eq!(judged(206, &[("content-range", "bytes 100-199/1000")]).unwrap().bytes, 100);
+        for (status, range) in [(206, "bytes 100-149/1000"), (206, "bytes 90-149/150"), (416, "bytes */100")] {
+            assert!(judged(status, &[("content-range", range)]).is_err(), "{range}");
+        }
     }
 
     #[test]

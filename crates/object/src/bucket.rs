@@ -6,7 +6,7 @@
 //! it, and origins of packed images.
 
 use crate::address::Address;
-use crate::answer;
+use crate::answer::{self, Asked};
 use crate::client::{Access, Client, RATE_MIN, code, reason};
 use crate::connection::{Connections, Sender};
 use crate::listing::{self, Listing};
@@ -92,7 +92,7 @@ pub struct Whole {
 /// A range that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// Its bytes, as many as were asked for.
+    /// Its bytes.
     pub bytes: Bytes,
     /// Length of the whole object.
     pub length_bytes: u64,
@@ -176,11 +176,23 @@ impl Bucket {
         self.sent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Reads a range of an object, which is not empty.
+    /// Reads all of a range of an object, which is not empty.
     ///
     /// # Errors
     /// [`ObjectError::Changed`] if the object ends before the range does.
-    pub async fn read(&self, name: &str, asked: Extent) -> Result<Range, ObjectError> {
+    pub async fn read(&self, name: &str, extent: Extent) -> Result<Range, ObjectError> {
+        self.ranged(name, Asked::All(extent)).await
+    }
+
+    /// Reads a range of an object, or the part of it before the object's end.
+    ///
+    /// # Errors
+    /// [`ObjectError::Changed`] if the object ends before the range begins.
+    pub async fn read_up_to_end(&self, name: &str, extent: Extent) -> Result<Range, ObjectError> {
+        self.ranged(name, Asked::UpToEnd(extent)).await
+    }
+
+    async fn ranged(&self, name: &str, asked: Asked) -> Result<Range, ObjectError> {
         let access = Access::Bucket(self.signer.clone());
         let client = Client::new(self.at(Some(name)), access, Arc::clone(&self.connections));
         let (part, bytes) = client.read(asked).await?;

@@ -5,7 +5,7 @@
 //! redirected: the signature is for one host. Objects call it.
 
 use crate::address::Address;
-use crate::answer::{self, Part};
+use crate::answer::{self, Asked, Part};
 use crate::connection::{Connections, Sender, speak};
 use crate::redirect::{self, REDIRECTS_MAX};
 use crate::signing::{Signed, Signer};
@@ -80,8 +80,8 @@ impl Client {
         Arc::new(Connections::new(tls))
     }
 
-    /// Reads a range, which is not empty. One attempt.
-    pub async fn read(&self, asked: Extent) -> Result<(Part, Bytes), ObjectError> {
+    /// Reads a range. One attempt.
+    pub async fn read(&self, asked: Asked) -> Result<(Part, Bytes), ObjectError> {
         let remembered = self.target().clone();
         if let Some(target) = remembered {
             match self.chain(target, asked).await {
@@ -94,7 +94,7 @@ impl Client {
     }
 
     /// Follows redirects from an address on.
-    async fn chain(&self, mut at: Address, asked: Extent) -> Result<(Part, Bytes), ObjectError> {
+    async fn chain(&self, mut at: Address, asked: Asked) -> Result<(Part, Bytes), ObjectError> {
         for _ in 0..=REDIRECTS_MAX {
             match self.exchange(&at, asked).await? {
                 Exchange::Part(part, bytes) => {
@@ -116,7 +116,7 @@ impl Client {
     }
 
     /// One request and its answer.
-    async fn exchange(&self, at: &Address, asked: Extent) -> Result<Exchange, ObjectError> {
+    async fn exchange(&self, at: &Address, asked: Asked) -> Result<Exchange, ObjectError> {
         let used = self.token(at).await;
         let (mut sender, mut response) = self.send(at, asked, used.as_deref()).await?;
         if let (Access::Registry(tokens), 401, true) = (&self.access, response.status().as_u16(), self.is_own(at)) {
@@ -135,7 +135,7 @@ impl Client {
     async fn send(
         &self,
         at: &Address,
-        asked: Extent,
+        asked: Asked,
         token: Option<&str>,
     ) -> Result<(Sender, Response<Incoming>), ObjectError> {
         if let Some(mut sender) = self.connections.idle(&at.server) {
@@ -153,11 +153,11 @@ impl Client {
         &self,
         sender: &mut Sender,
         at: &Address,
-        asked: Extent,
+        asked: Asked,
         token: Option<&str>,
     ) -> Result<Response<Incoming>, ObjectError> {
         let host = at.server.authority();
-        let range = format!("bytes={}-{}", asked.start(), asked.end() - 1);
+        let range = format!("bytes={}-{}", asked.extent().start(), asked.extent().end() - 1);
         let mut request = Request::get(at.target())
             .header(HOST, &host)
             .header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")))
@@ -210,6 +210,7 @@ pub async fn read_over(
     url: &str,
     asked: Extent,
 ) -> Result<Over, ObjectError> {
+    let asked = Asked::All(asked);
     let at = Address::parse(url).map_err(ObjectError::lasting)?;
     let client =
         Client::new(at.clone(), Access::Everybody, Client::connections(Err("this stream has its own end".to_owned())));
@@ -225,7 +226,7 @@ pub async fn read_over(
 }
 
 /// Judges the answer of `host`, and reads the asked bytes in it.
-async fn take(host: &str, asked: Extent, response: Response<Incoming>) -> Result<Exchange, ObjectError> {
+async fn take(host: &str, asked: Asked, response: Response<Incoming>) -> Result<Exchange, ObjectError> {
     let status = response.status();
     if status.is_redirection() && status.as_u16() != 304 {
         let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
@@ -236,7 +237,7 @@ async fn take(host: &str, asked: Extent, response: Response<Incoming>) -> Result
         Ok(part) => part,
         Err(error) => return Err(explained(error, response, SOME_WITHIN).await),
     };
-    let length = asked.len();
+    let length = part.bytes;
     let whole = BODY_WITHIN + Duration::from_secs(length / RATE_MIN);
     let bytes = timeout(whole, body(response.into_body(), length)).await;
     let bytes = bytes.map_err(|_| format!("less than {RATE_MIN} bytes a second")).and_then(|read| read);

@@ -4,7 +4,7 @@
 //! changed. Reads go on: the caller has hashes, and an object that was written again often has the
 //! same bytes.
 
-use crate::answer::Pin;
+use crate::answer::{Asked, Pin};
 use crate::client::Client;
 use std::sync::OnceLock;
 use vfield_block::extent::Extent;
@@ -20,7 +20,7 @@ pub struct Pinned {
 impl Pinned {
     /// Opens an object by asking for its first byte, which also shows whether ranges are served.
     pub async fn open(client: Client) -> Result<Self, ObjectError> {
-        let (part, _) = client.read(Extent::from(0..1)).await?;
+        let (part, _) = client.read(Asked::All(Extent::from(0..1))).await?;
         Ok(Self { client, pin: part.pin, changed: OnceLock::new() })
     }
 }
@@ -32,7 +32,7 @@ impl Object for Pinned {
 
     fn read(&self, extent: Extent) -> ObjectReading<'_> {
         Box::pin(async move {
-            let read = self.client.read(extent).await;
+            let read = self.client.read(Asked::All(extent)).await;
             match &read {
                 Ok((part, _)) => {
                     if let Some(how) = self.pin.differs(&part.pin) {

@@ -10,6 +10,8 @@ use vfield_bucket::Source as _;
 use vfield_node::object_origin::publish::{ServeObject, publish as publish_object};
 
 const URL: &str = "s3://images/room";
+/// Bytes of a run, which an origin reads at once.
+const RUN: usize = 4 << 20;
 
 /// The image of a tag has these bytes, and its hashes beside it.
 pub async fn compare(memory: &Memory, name: &str, image: &Image) {
@@ -48,6 +50,64 @@ fn ranges_are_read_and_each_part_of_a_pack_once() {
         // The index's page was read before; the packs of both versions have a range each.
         assert_eq!(log.len(), 2, "{log:?}");
         assert!(log.iter().all(|(method, key)| method == "GET" && key.contains("/packs/")), "{log:?}");
+    });
+}
+
+#[test]
+fn new_chunks_of_all_runs_come_at_once() {
+    runtime().block_on(async {
+        let memory = Memory::start();
+        let bucket = memory.bucket(URL);
+        publish(&bucket, &Image::drawn(1..1200), "prod").await.unwrap();
+        let before = memory.state().keys("room/packs/");
+        let image = Image::drawn((1..1200).map(|number| if number % 50 == 0 { 2000 + number } else { number }));
+        publish(&bucket, &image, "prod").await.unwrap();
+        let mut packs = memory.state().keys("room/packs/");
+        packs.retain(|pack| !before.contains(pack));
+        assert_eq!(packs.len(), 1);
+        let packed = packed(&memory, "prod");
+        let object: Arc<dyn Object> = packed.open("").await.unwrap().into();
+        let run = |number: usize| number * RUN..((number + 1) * RUN).min(image.bytes.len());
+        let compare = async |object: Arc<dyn Object>, number: usize| {
+            let range = run(number);
+            assert!(read(&*object, range.start, range.end).await == image.bytes[range], "run {number}");
+        };
+        // Two at a time, as origins read.
+        for number in [0, 2] {
+            tokio::join!(compare(Arc::clone(&object), number), compare(Arc::clone(&object), number + 1));
+        }
+        let asked =
+            || memory.state().log.iter().filter(|(method, key)| method == "GET" && key.ends_with(&packs[0])).count();
+        assert_eq!(asked(), 1, "{:?}", memory.state().log);
+        // A second room.
+        for number in 0..4 {
+            compare(Arc::clone(&object), number).await;
+        }
+        assert_eq!(asked(), 2);
+    });
+}
+
+/// A chunk of a kept block is given out once, so wrong bytes are not found in memory again.
+#[test]
+fn a_wrong_chunk_is_read_anew() {
+    runtime().block_on(async {
+        let memory = Memory::start();
+        let image = Image::drawn(1..50);
+        publish(&memory.bucket(URL), &image, "prod").await.unwrap();
+        let pack = memory.state().keys("room/packs/").remove(0);
+        let whole = memory.state().objects[&pack].bytes.clone();
+        let mut wrong = whole.clone();
+        wrong[4000..].fill(0xff);
+        memory.state().put(&pack, wrong);
+        let packed = packed(&memory, "prod");
+        let object = packed.open("").await.unwrap();
+        for (from, to) in [(3 * CHUNK, 5 * CHUNK), (0, image.bytes.len())] {
+            assert!(read(&*object, from, to).await != image.bytes[from..to]);
+        }
+        memory.state().put(&pack, whole);
+        for (from, to) in [(3 * CHUNK, 5 * CHUNK), (0, CHUNK), (0, image.bytes.len())] {
+            assert!(read(&*object, from, to).await == image.bytes[from..to], "{from}..{to}");
+        }
     });
 }
 
