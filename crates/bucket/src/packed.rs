@@ -7,7 +7,7 @@
 //! decides about retries. Memory: the front, a few pages,
 //! blocks of packs, and for each read its bytes and those of its packs.
 
-use crate::blocks::Blocks;
+use crate::blocks::{BLOCK_BYTES, Blocks};
 use crate::index::{BadIndex, Front, Place};
 use crate::list::{HASHES, IMAGES, front_once};
 use crate::pack::{DIR, PackName, Stored, Unpacker};
@@ -28,9 +28,9 @@ use vfield_object::Bucket;
 
 /// Pages that are kept: 16 GiB of an image with chunks of 64 KiB, in 3 MiB of memory.
 const PAGES_KEPT: usize = 64;
-/// Bytes between two chunks of a pack that are read along with them: at 1 Gbit/s they take 1 ms,
-/// and another request takes more.
-const GAP_BYTES: u32 = 128 << 10;
+/// Bytes between two chunks of a pack that are read along with them: as many as another request is
+/// worth.
+const GAP_BYTES: u32 = BLOCK_BYTES;
 /// Longest range of a pack that is read at once, in bytes: that of a run of incompressible chunks.
 const RANGE_BYTES_MAX: u32 = 8 << 20;
 /// Ranges of packs that one read asks for at once.
