@@ -4,9 +4,9 @@
 //! image needs some kilobytes of them, and the next run those behind. So a small part of a pack is
 //! read with the whole block around it, which is kept.
 //!
-//! Owns the kept blocks. Invariants: a block has at most one read under way. A chunk is given out of
-//! a kept block once: who reads it again may have found it to be wrong, and gets what the store has
-//! then. Memory is bounded. An image that was opened calls it.
+//! Owns the kept blocks. Invariants: a block has at most one read under way. A chunk is given out
+//! of a kept block once. A second reader may have found it to be wrong, and gets the store's
+//! present bytes. Memory is bounded. An image that was opened calls it.
 
 use crate::pack::{PackName, Stored};
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use vfield_block::object::ObjectError;
 use vfield_object::Bucket;
 
 /// Length of a block in bytes: 4 ms at 1 Gbit/s, where a request takes more. If 2.5 % of an image
-/// are new, a block has what is new in 50 MiB of it.
+/// are new, a block has the new chunks of 50 MiB of it.
 pub const BLOCK_BYTES: u32 = 512 << 10;
 /// Blocks that are kept, in 32 MiB: enough for an image with chunks of sixty versions.
 const BLOCKS_KEPT: usize = 64;

@@ -1,11 +1,11 @@
 //! An image in packs, as an object that an origin reads by ranges.
 //!
 //! Owns the index's front, and its pages that were read last. A read brings the places of its
-//! chunks, then each part of a pack once, by [`Blocks`], and restores the chunks. Invariant: a read gives back as
-//! many bytes as were asked for. A chunk that its pack does not have is zeros, which the node finds
-//! by the image's hashes; [`Object::changed`] tells the first one. All is one attempt: the node
-//! decides about retries. Memory: the front, a few pages,
-//! blocks of packs, and for each read its bytes and those of its packs.
+//! chunks, then each part of a pack once, by [`Blocks`], and restores the chunks. Invariant: a read
+//! gives back as many bytes as were asked for. A chunk that its pack does not have is zeros, which
+//! the node finds by the image's hashes; [`Object::changed`] tells the first one. All is one
+//! attempt: the node decides about retries. Memory: the front, a few pages, blocks of packs, and
+//! for each read its bytes and those of its packs.
 
 use crate::blocks::{BLOCK_BYTES, Blocks};
 use crate::index::{BadIndex, Front, Place};

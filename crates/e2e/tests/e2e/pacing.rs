@@ -11,7 +11,7 @@ use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::process::run;
 use vfield_lab::{Daemon, Lab, daemon};
 
-/// Bytes a second: what is left to a node on a machine with much other work. A transfer of
+/// Bytes a second: so few that a machine with much other work keeps up. A transfer of
 /// [`IMAGE_BYTES`] takes some seconds.
 const LIMIT: f64 = 3e6;
 const IMAGE_BYTES: u64 = 12 * MIB + 777;
