@@ -98,7 +98,7 @@ pub fn run(options: &BucketOptions) -> Result<(), Failure> {
 /// # Errors
 /// If it looks like one and is none.
 pub fn packed(text: &str) -> Result<Option<Packed>, Failure> {
-    let Some((url, which)) = text.split_once('#').filter(|_| text.starts_with("s3://")) else { return Ok(None) };
+    let Some((url, which)) = text.split_once('#').filter(|_| Bucket::is_meant(text)) else { return Ok(None) };
     let which = match which.parse() {
         Ok(id) => Which::Id(id),
         Err(_) => Which::Tag(name(which)?),
@@ -120,11 +120,9 @@ impl To {
             let (bucket, tag) = tagged(url)?;
             return Ok(Self::Tag { bucket, tag });
         }
-        let (bucket, key) = match url.strip_prefix("s3://").unwrap_or_default().split_once('/') {
-            Some((bucket, key)) => (format!("s3://{bucket}"), key),
-            None => (url.to_owned(), ""),
-        };
-        let bucket = all(&bucket)?;
+        let slash = url.find("://").and_then(|at| Some(at + 3 + url[at + 3..].find('/')?));
+        let (bucket, key) = slash.map_or((url, ""), |slash| (&url[..slash], &url[slash + 1..]));
+        let bucket = all(bucket)?;
         let key = match key {
             dir if dir.is_empty() || dir.ends_with('/') => format!("{dir}{}", source_file::name_of(file)?),
             key => key.to_owned(),
@@ -180,6 +178,7 @@ mod tests {
             ("s3://images/a/v.img", "s3://images", "a/v.img"),
             ("s3://images/a/", "s3://images", "a/v1.erofs"),
             ("s3://images", "s3://images", "v1.erofs"),
+            ("gs://images/a/v.img", "gs://images", "a/v.img"),
             ("s3://images#prod", "s3://images", "#prod"),
             ("s3://images/room/#prod", "s3://images/room", "#prod"),
         ] {

@@ -5,6 +5,7 @@
 
 use hyper::Uri;
 use std::fmt;
+use std::net::IpAddr;
 
 /// Longest URL; more is a mistake, and servers refuse it anyway.
 const LENGTH_MAX: usize = 8 << 10;
@@ -34,6 +35,11 @@ impl Server {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         let usual = if self.tls { 443 } else { 80 };
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
+    }
+
+    /// True for an address of this machine, which is reached without a network.
+    pub fn is_own(&self) -> bool {
+        self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 
     const fn scheme(&self) -> &'static str {

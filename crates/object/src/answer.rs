@@ -57,7 +57,7 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// The range.
+    /// The range, whichever part of it is asked for.
     pub const fn extent(self) -> Extent {
         match self {
             Self::All(extent) | Self::UpToEnd(extent) => extent,

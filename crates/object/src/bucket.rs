@@ -1,9 +1,9 @@
 //! A bucket as a place to write to: small objects whole, large ones in parts, lists, conditions.
 //!
-//! A [`Bucket`] is `s3://BUCKET/PREFIX`; all names in it lie below that prefix. Each call is one
-//! attempt of bounded duration, and takes bounded memory: retries are the caller's. Invariant: a
-//! write with a condition is sent at most once, so its answer is about that write. Publishers call
-//! it, and origins of packed images.
+//! A [`Bucket`] is `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`; all names in it lie below that
+//! prefix. Each call is one attempt of bounded duration, and takes bounded memory: retries are the
+//! caller's. Invariant: a write with a condition is sent at most once, so its answer is about that
+//! write. Publishers call it, and origins of packed images.
 
 use crate::address::Address;
 use crate::answer::{self, Asked};
@@ -92,7 +92,7 @@ pub struct Whole {
 /// A range that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// Its bytes.
+    /// The bytes of the range, or of its part before the object's end.
     pub bytes: Bytes,
     /// Length of the whole object.
     pub length_bytes: u64,
@@ -134,14 +134,20 @@ impl Answer {
 }
 
 impl Bucket {
-    /// Reads `s3://BUCKET` or `s3://BUCKET/PREFIX`. `variable` looks up the environment.
+    /// True if a text is meant as the address of something in a bucket.
+    pub fn is_meant(text: &str) -> bool {
+        s3::split(text).is_some()
+    }
+
+    /// Reads `s3://BUCKET` or `s3://BUCKET/PREFIX`, or either with `gs://`. `variable` looks up the
+    /// environment.
     ///
     /// # Errors
     /// If it is no such place, or if it needs TLS and this system has no authorities.
     pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, BadPlace> {
         let bad = |fact: String| BadPlace { fact };
-        let rest = text.strip_prefix("s3://").ok_or_else(|| bad("it is no bucket: s3://BUCKET/PREFIX".to_owned()))?;
-        let s3::Root { address: root, signer, key } = s3::root(rest, variable).map_err(bad)?;
+        let (keeper, rest) = s3::split(text).ok_or_else(|| bad("it is no bucket: s3://BUCKET/PREFIX".to_owned()))?;
+        let s3::Root { address: root, signer, key } = s3::root(keeper, rest, variable).map_err(bad)?;
         let tls = match root.server.tls {
             true => Ok(trust::connector().map_err(bad)?),
             false => Err("the bucket is reached without TLS".to_owned()),
@@ -168,7 +174,7 @@ impl Bucket {
 
     /// True if requests are signed.
     pub fn has_credentials(&self) -> bool {
-        self.signer.credentials.keys().is_some()
+        self.signer.credentials.is_some()
     }
 
     /// Bytes of all bodies that were sent so far.
@@ -403,7 +409,7 @@ impl Bucket {
             range: None,
             body: &ask.body,
         };
-        for (name, value) in self.signer.headers(signed, SystemTime::now()) {
+        for (name, value) in self.signer.headers(signed, SystemTime::now()).await? {
             request = request.header(name, value);
         }
         let request =

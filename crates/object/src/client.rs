@@ -169,7 +169,7 @@ impl Client {
         if let Access::Bucket(signer) = &self.access {
             let (query, range) = (at.query.as_deref().unwrap_or_default(), Some(range.as_str()));
             let signed = Signed { method: "GET", host: &host, path: &at.path, query, range, body: b"" };
-            for (name, value) in signer.headers(signed, SystemTime::now()) {
+            for (name, value) in signer.headers(signed, SystemTime::now()).await? {
                 request = request.header(name, value);
             }
         }

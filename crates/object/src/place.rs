@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vfield_block::object::{Object, ObjectOpening, ObjectStore};
 
-/// How places begin.
-const SCHEMES: [&str; 5] = ["https://", "http://", "s3://", registry::SCHEMES[0], registry::SCHEMES[1]];
+/// How places begin, besides those in buckets.
+const SCHEMES: [&str; 4] = ["https://", "http://", registry::SCHEMES[0], registry::SCHEMES[1]];
 
 /// Why a text names no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ enum At {
 impl Place {
     /// True if a text is meant as a place, and not as a path.
     pub fn is_meant(text: &str) -> bool {
-        SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+        SCHEMES.iter().any(|scheme| text.starts_with(scheme)) || s3::split(text).is_some()
     }
 
     /// Reads the name of a place. `variable` looks up the environment.
@@ -55,8 +55,8 @@ impl Place {
             let repository = Repository::parse(text, variable).map_err(bad)?;
             let has_tls = repository.has_tls();
             (At::Repository(repository), has_tls, text.to_owned())
-        } else if let Some(rest) = text.strip_prefix("s3://") {
-            let (address, signer) = s3::resolve(rest, variable).map_err(bad)?;
+        } else if let Some((keeper, rest)) = s3::split(text) {
+            let (address, signer) = s3::resolve(keeper, rest, variable).map_err(bad)?;
             let has_tls = address.server.tls;
             (At::Address(Box::new(address), Access::Bucket(signer)), has_tls, text.to_owned())
         } else {
@@ -125,6 +125,7 @@ mod tests {
         for (text, is) in [
             ("https://a/b", true),
             ("s3://a/b", true),
+            ("gs://a/b", true),
             ("oci:a/b:c", true),
             ("./https://a", false),
             ("/s3:", false),

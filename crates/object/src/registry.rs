@@ -6,7 +6,7 @@
 
 use crate::address::{Address, Server};
 use crate::connection::Connections;
-use crate::text::text;
+use crate::text::{Question, ask};
 use crate::tokens::Tokens;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, AUTHORIZATION, WWW_AUTHENTICATE};
@@ -160,7 +160,7 @@ impl Repository {
             let header = self.tokens.header().await;
             let mut headers = vec![(ACCEPT, ACCEPTED.to_owned())];
             headers.extend(header.clone().map(|header| (AUTHORIZATION, header)));
-            let answer = text(connections, at, &headers).await?;
+            let answer = ask(connections, Question { headers: &headers, ..Question::get(at) }).await?;
             match answer.status {
                 StatusCode::OK => {
                     let named = serde_json::from_slice(&answer.bytes);

@@ -1,21 +1,39 @@
-//! `s3://BUCKET/KEY`: the URL of the object, and its signer.
+//! `s3://BUCKET/KEY` and `gs://BUCKET/KEY`: the URL of the object, and its signer.
 //!
 //! At AWS the bucket is part of the host's name, as far as its own name allows that. At another
 //! endpoint it is the first part of the path, unless the endpoint's name begins with it.
+//! Google's buckets are paths.
 
 use crate::address::Address;
 use crate::credentials::{self, Credentials, Variable};
 use crate::signing::Signer;
 use std::fmt::Write as _;
 
-/// The address and the signer of `BUCKET/KEY`, the text after `s3://`.
+/// Who keeps a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeper {
+    /// AWS, or another store that speaks S3.
+    S3,
+    /// Google, whose buckets speak S3 as well, but have tokens in place of signatures.
+    Google,
+}
+
+/// How the addresses of buckets begin.
+pub const SCHEMES: [(&str, Keeper); 2] = [("s3://", Keeper::S3), ("gs://", Keeper::Google)];
+
+/// Splits the address of something in a bucket; `None` if it is none.
+pub fn split(text: &str) -> Option<(Keeper, &str)> {
+    SCHEMES.iter().find_map(|(scheme, keeper)| Some((*keeper, text.strip_prefix(scheme)?)))
+}
+
+/// The address and the signer of an object: of `BUCKET/KEY`, the text after the scheme.
 ///
 /// # Errors
 /// In words.
-pub fn resolve(text: &str, variable: Variable<'_>) -> Result<(Address, Signer), String> {
-    let Root { mut address, signer, key } = root(text, variable)?;
+pub fn resolve(keeper: Keeper, text: &str, variable: Variable<'_>) -> Result<(Address, Signer), String> {
+    let Root { mut address, signer, key } = root(keeper, text, variable)?;
     if key.is_empty() || key.ends_with('/') {
-        return Err("it names no key: s3://BUCKET/KEY".to_owned());
+        return Err("it names no key behind the bucket".to_owned());
     }
     address.path = format!("{}/{}", address.path, encode(&key, "/"));
     Ok((address, signer))
@@ -30,15 +48,28 @@ pub struct Root {
     pub key: String,
 }
 
-/// Resolves `BUCKET` or `BUCKET/KEY`, the text after `s3://`.
+/// Resolves `BUCKET` or `BUCKET/KEY`, the text after the scheme.
 ///
 /// # Errors
 /// In words.
-pub fn root(text: &str, variable: Variable<'_>) -> Result<Root, String> {
+pub fn root(keeper: Keeper, text: &str, variable: Variable<'_>) -> Result<Root, String> {
     let (bucket, key) = text.split_once('/').unwrap_or((text, ""));
     if !is_bucket(bucket) {
         return Err("no name of a bucket: 3 to 63 letters, digits, dots and hyphens".to_owned());
     }
+    let (mut address, signer) = match keeper {
+        Keeper::S3 => of_s3(bucket, variable)?,
+        Keeper::Google => of_google(variable)?,
+    };
+    let in_host = address.server.host.starts_with(&format!("{bucket}."));
+    let dir = address.path.trim_end_matches('/');
+    address.path = if in_host { dir.to_owned() } else { format!("{dir}/{bucket}") };
+    address.query = None;
+    Ok(Root { address, signer, key: key.to_owned() })
+}
+
+/// Where a bucket of S3 is asked for.
+fn of_s3(bucket: &str, variable: Variable<'_>) -> Result<(Address, Signer), String> {
     let region = credentials::region(variable);
     if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Err("AWS_REGION is no name of a region".to_owned());
@@ -50,13 +81,18 @@ pub fn root(text: &str, variable: Variable<'_>) -> Result<Root, String> {
         None if bucket.contains('.') => format!("https://s3.{region}.amazonaws.com"),
         None => format!("https://{bucket}.s3.{region}.amazonaws.com"),
     };
-    let mut address = Address::parse(&base).map_err(|why| format!("AWS_ENDPOINT_URL: {why}"))?;
-    let in_host = address.server.host.starts_with(&format!("{bucket}."));
-    let dir = address.path.trim_end_matches('/');
-    address.path = if in_host { dir.to_owned() } else { format!("{dir}/{bucket}") };
-    address.query = None;
-    let signer = Signer { region, credentials: Credentials::find(variable) };
-    Ok(Root { address, signer, key: key.to_owned() })
+    let address = Address::parse(&base).map_err(|why| format!("AWS_ENDPOINT_URL: {why}"))?;
+    let credentials = Credentials::of_s3(variable, &region, endpoint.is_some())?;
+    Ok((address, Signer { region, credentials }))
+}
+
+/// Where Google's buckets are asked for.
+fn of_google(variable: Variable<'_>) -> Result<(Address, Signer), String> {
+    let emulator = variable("STORAGE_EMULATOR_HOST");
+    let credentials = Credentials::of_google(variable, emulator.is_some())?;
+    let base = emulator.unwrap_or_else(|| "https://storage.googleapis.com".to_owned());
+    let address = Address::parse(&base).map_err(|why| format!("STORAGE_EMULATOR_HOST: {why}"))?;
+    Ok((address, Signer { region: "auto".to_owned(), credentials }))
 }
 
 fn is_bucket(name: &str) -> bool {
@@ -83,7 +119,21 @@ mod tests {
 
     fn url(text: &str, set: &[(&str, &str)]) -> Result<String, String> {
         let variable = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        resolve(text, &variable).map(|(address, _)| address.to_string())
+        resolve(Keeper::S3, text, &variable).map(|(address, _)| address.to_string())
+    }
+
+    #[test]
+    fn googles_buckets_are_paths() {
+        for (emulator, to) in [
+            (None, "https://storage.googleapis.com/images/a%20b"),
+            (Some("http://127.0.0.1:4443"), "http://127.0.0.1:4443/images/a%20b"),
+        ] {
+            let variable = |name: &str| emulator.filter(|_| name == "STORAGE_EMULATOR_HOST").map(str::to_owned);
+            let (address, signer) = resolve(Keeper::Google, "images/a b", &variable).unwrap();
+            assert_eq!((address.to_string().as_str(), signer.credentials.is_some()), (to, emulator.is_none()));
+        }
+        assert_eq!(split("gs://images/a"), Some((Keeper::Google, "images/a")));
+        assert_eq!((split("./gs://images/a"), split("https://a/b")), (None, None));
     }
 
     #[test]
@@ -109,11 +159,11 @@ mod tests {
         for (text, path, key) in
             [("images", "/s3/images", ""), ("images/", "/s3/images", ""), ("images/a b/", "/s3/images", "a b/")]
         {
-            let root = root(text, &elsewhere).unwrap();
+            let root = root(Keeper::S3, text, &elsewhere).unwrap();
             assert_eq!((root.address.path.as_str(), root.key.as_str()), (path, key), "{text}");
         }
-        assert_eq!(root("images/a", &|_: &str| None).map(|root| root.address.path), Ok(String::new()));
-        assert!(root("a/b", &elsewhere).is_err());
+        assert_eq!(root(Keeper::S3, "images/a", &|_: &str| None).map(|root| root.address.path), Ok(String::new()));
+        assert!(root(Keeper::S3, "a/b", &elsewhere).is_err());
     }
 
     #[test]

@@ -2,15 +2,17 @@
 //!
 //! After <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>. The path
 //! and the query are signed as they go on the wire, the body by its SHA-256. Clients ask for the
-//! headers of each request; without credentials there are none.
+//! headers of each request; without credentials there are none. Google's buckets take a token in
+//! place of a signature.
 
-use crate::credentials::{Credentials, Keys};
+use crate::credentials::{Credentials, Keys, Pass, Token};
 use ring::digest::{SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use vfield_block::object::ObjectError;
 
-/// Signs the requests for one bucket.
+/// Makes the requests for one bucket those of an account.
 #[derive(Debug, Clone)]
 pub struct Signer {
     pub region: String,
@@ -33,8 +35,19 @@ pub struct Signed<'a> {
 
 impl Signer {
     /// The headers to add to a request. The client sends host and range itself.
-    pub fn headers(&self, signed: Signed<'_>, now: SystemTime) -> Vec<(&'static str, String)> {
-        self.credentials.keys().map_or_else(Vec::new, |keys| sign_with(&keys, &self.region, signed, now))
+    ///
+    /// # Errors
+    /// If a service that lends credentials fails.
+    pub async fn headers(
+        &self,
+        signed: Signed<'_>,
+        now: SystemTime,
+    ) -> Result<Vec<(&'static str, String)>, ObjectError> {
+        Ok(match self.credentials.pass().await? {
+            None => Vec::new(),
+            Some(Pass::Keys(keys)) => sign_with(&keys, &self.region, signed, now),
+            Some(Pass::Token(Token(token))) => vec![("authorization", format!("Bearer {token}"))],
+        })
     }
 }
 

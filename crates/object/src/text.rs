@@ -1,14 +1,17 @@
-//! Small answers that are read whole: manifests, tokens.
+//! Small answers that are read whole: manifests, tokens, keys.
 //!
 //! Invariant: at most [`TEXT_MAX`] bytes are read, and every wait is bounded. No redirect is
-//! followed. Registries ask; ranges of objects are the client's.
+//! followed. Registries and lenders of credentials are asked; ranges of objects are the client's.
 
 use crate::address::Address;
+use crate::answer::refusal;
+use crate::client::code;
 use crate::connection::Connections;
+use crate::s3;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{HOST, HeaderMap, HeaderName, USER_AGENT};
-use hyper::{Request, StatusCode};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, USER_AGENT};
+use hyper::{Method, Request, StatusCode};
 use std::time::Duration;
 use tokio::time::timeout;
 use vfield_block::object::ObjectError;
@@ -25,19 +28,58 @@ pub struct Text {
     pub bytes: Bytes,
 }
 
-/// Asks for the text at an address, with these headers besides. One attempt.
-pub async fn text(
-    connections: &Connections,
-    at: &Address,
-    headers: &[(HeaderName, String)],
-) -> Result<Text, ObjectError> {
+impl Text {
+    /// Its text, unless it is a refusal of `host`, about which `what` says more.
+    pub fn sound(&self, host: &str, what: &str) -> Result<String, ObjectError> {
+        let text = String::from_utf8_lossy(&self.bytes);
+        if self.status.is_success() {
+            return Ok(text.trim().to_owned());
+        }
+        let code = code(&text).map_or_else(String::new, |code| format!(" ({code})"));
+        Err(match refusal(host, self.status, &self.headers) {
+            ObjectError::Failed { why, after, lasting } => {
+                ObjectError::Failed { why: format!("{why}, {what}{code}"), after, lasting }
+            }
+            changed @ ObjectError::Changed(_) => changed,
+        })
+    }
+}
+
+/// A question for a text.
+pub struct Question<'a> {
+    pub method: Method,
+    pub at: &'a Address,
+    pub headers: &'a [(HeaderName, String)],
+    pub form: String,
+}
+
+impl<'a> Question<'a> {
+    /// For the text at an address.
+    pub const fn get(at: &'a Address) -> Self {
+        Self { method: Method::GET, at, headers: &[], form: String::new() }
+    }
+
+    /// With the fields of a form.
+    pub fn form(at: &'a Address, fields: &[(&str, &str)]) -> Self {
+        let field = |(name, value): &(&str, &str)| format!("{name}={}", s3::encode(value, ""));
+        let form = fields.iter().map(field).collect::<Vec<_>>().join("&");
+        Self { method: Method::POST, form, ..Self::get(at) }
+    }
+}
+
+/// Asks for a text. One attempt.
+pub async fn ask(connections: &Connections, question: Question<'_>) -> Result<Text, ObjectError> {
+    let Question { method, at, headers, form } = question;
     let host = at.server.authority();
-    let mut request =
-        Request::get(at.target()).header(HOST, &host).header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")));
+    let mut request = Request::builder().method(method).uri(at.target());
+    request = request.header(HOST, &host).header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")));
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    let request = request.body(Full::default());
+    if !form.is_empty() {
+        request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+    }
+    let request = request.body(Full::from(form));
     let request = request.map_err(|error| ObjectError::lasting(format!("{host}: {error}")))?;
     let failed = |why: String| ObjectError::passing(format!("{host}: {why}"));
     let asking = async {

@@ -7,7 +7,7 @@
 
 use crate::address::Address;
 use crate::connection::Connections;
-use crate::text::text;
+use crate::text::{Question, ask};
 use hyper::header::AUTHORIZATION;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl Tokens {
         let query = query.iter().map(|(key, value)| format!("{key}={}", encode(value)));
         realm.query = Some(realm.query.into_iter().chain(query).collect::<Vec<_>>().join("&"));
         let headers: Vec<_> = login.into_iter().map(|login| (AUTHORIZATION, login)).collect();
-        let given = text(connections, &realm, &headers).await?;
+        let given = ask(connections, Question { headers: &headers, ..Question::get(&realm) }).await?;
         let from = realm.server.authority();
         if !given.status.is_success() {
             let why = format!("{} from {from}, which gives tokens for {host}", given.status);

@@ -11,7 +11,8 @@ Examples:
   vfield bucket rollback s3://images/room#prod          back to the version before
   vfield bucket gc s3://images/room --dry-run           images and packs that no tag needs
 
-AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL_S3 count.";
+Buckets of Google are gs://BUCKET/PREFIX. Credentials are found as the AWS and Google programs find
+theirs. AWS_REGION and AWS_ENDPOINT_URL_S3 count.";
 
 /// Options of `vfield bucket`.
 #[derive(Debug, Args)]

@@ -131,7 +131,7 @@ pub fn failure(bucket: &Bucket, error: BucketError) -> Failure {
             "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE"
         }
         BucketError::Store { .. } if words.contains("403") => {
-            "these credentials need the rights to list, read and write below this prefix"
+            "the credentials found here need the rights to list, read and write below this prefix"
         }
         BucketError::Store { .. } => "nothing is half published; try again",
         BucketError::NoTag(_) | BucketError::NoImage(_) | BucketError::Undecided(..) => {

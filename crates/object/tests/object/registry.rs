@@ -1,9 +1,8 @@
 //! A registry that wants a token for each request, gives it for a login, and sends blobs from
 //! another server.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use crate::server::serve;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,47 +10,6 @@ use tokio::runtime::{Builder, Runtime};
 use vfield_block::extent::Extent;
 use vfield_block::object::{ObjectError, ObjectStore as _};
 use vfield_object::Place;
-
-/// A request: its target, and its headers in lower case.
-struct Asked {
-    target: String,
-    headers: BTreeMap<String, String>,
-}
-
-/// An answer: status, headers, body.
-type Answer = (u16, String, Vec<u8>);
-
-/// Answers each request on a connection of its own, until the test's process ends.
-fn serve(answer: impl Fn(Asked) -> Answer + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = BufReader::new(stream.unwrap());
-            let mut lines = Vec::new();
-            loop {
-                let mut line = String::new();
-                stream.read_line(&mut line).unwrap();
-                if line.trim().is_empty() {
-                    break;
-                }
-                lines.push(line.trim().to_owned());
-            }
-            // A connection that was opened for nothing.
-            let Some(target) = lines.first().and_then(|line| line.split(' ').nth(1)) else { continue };
-            let split =
-                |line: &String| line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value.to_owned()));
-            let (status, headers, body) =
-                answer(Asked { target: target.to_owned(), headers: lines.iter().filter_map(split).collect() });
-            let length = body.len();
-            let head = format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
-            stream.get_mut().write_all(&[head.into_bytes(), body].concat()).unwrap();
-            // Unread bytes would reset the connection before the answer is read.
-            let _ = stream.take(1).read(&mut [0]);
-        }
-    });
-    addr
-}
 
 const MANIFEST: &str = r#"{"layers":[{"digest":"DIGEST","mediaType":"application/vnd.vfield.image"},
     {"digest":"HASHES","annotations":{"org.opencontainers.image.title":"disk.img.vfh"}}]}"#;
