@@ -38,7 +38,7 @@ pub fn mirrors(mirrors: &[PathBuf], files: &[PathBuf]) -> Result<Vec<Place>, Fai
         let fact = format!("--mirror: {} is no object", path.display());
         place.ok_or_else(|| {
             Failure::usage(fact)
-                .hint("give https://HOST/PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or oci:HOST/REPOSITORY:TAG")
+                .hint("give https://HOST/PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, az://ACCOUNT/CONTAINER/BLOB or oci:HOST/REPOSITORY:TAG")
         })
     };
     let found: Vec<Place> = mirrors.iter().map(place).collect::<Result<_, Failure>>()?;
@@ -83,7 +83,7 @@ impl Place {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let parsed = Parsed::parse(text, &variable).map_err(|bad| {
             let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
-            let hint = "give https://HOST/PATH, s3://BUCKET/KEY, gs://BUCKET/KEY or oci:HOST/REPOSITORY:TAG; SSL_CERT_FILE names other authorities";
+            let hint = "give https://HOST/PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, az://ACCOUNT/CONTAINER/BLOB or oci:HOST/REPOSITORY:TAG; SSL_CERT_FILE names other authorities";
             Failure::usage(format!("the {scheme} address of an image: {}", bad.fact)).hint(hint)
         })?;
         Ok(Some(Self::Plain(Box::new(parsed))))
@@ -134,7 +134,9 @@ impl Place {
     /// If `path` is one.
     pub fn find(path: &Path) -> Result<Option<Self>, Failure> {
         let is_meant = |text: &str| {
-            ["https://", "http://", "s3://", "gs://", "oci:", "oci+http:"].iter().any(|scheme| text.starts_with(scheme))
+            ["https://", "http://", "s3://", "gs://", "az://", "oci:", "oci+http:"]
+                .iter()
+                .any(|scheme| text.starts_with(scheme))
         };
         if path.to_str().is_some_and(is_meant) {
             let failure = Failure::usage("this program was built without objects");

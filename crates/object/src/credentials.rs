@@ -1,14 +1,16 @@
 //! Credentials for buckets: of the environment, of a file, or lent by a service.
 //!
-//! The names are those of the AWS and Google programs, and so is the order in which they are looked
-//! for. A file is read for each request, so a program that renews it needs to tell nobody.
-//! Invariant: no secret is in any `Debug` text.
+//! The names are those of the programs of AWS, Google and Azure, and so is their order. A file is
+//! read for each request, so a program that renews it needs to tell nobody. Invariant: no secret is
+//! in any `Debug` text.
 
 mod aws;
+mod azure;
 mod google;
 mod lender;
 
 use aws::AwsService;
+use azure::AzureService;
 use google::GoogleService;
 use lender::{Lender, Service};
 use std::fmt;
@@ -110,6 +112,19 @@ impl Credentials {
     pub fn of_google(variable: Variable<'_>, elsewhere: bool) -> Result<Self, String> {
         let service = GoogleService::find(variable, elsewhere)?;
         Ok(service.map_or(Self::None, |service| Self::Lent(Arc::new(Lender::new(Service::Google(service))))))
+    }
+
+    /// Those for blobs of an account of Azure: its key, else by a service that the environment
+    /// names. Else those of the machine, unless the store is `elsewhere` than at Azure.
+    ///
+    /// # Errors
+    /// In words, if a variable is wrong.
+    pub fn of_azure(account: &str, variable: Variable<'_>, elsewhere: bool) -> Result<Self, String> {
+        if let Some(secret) = variable("AZURE_STORAGE_KEY") {
+            return Ok(Self::Given(Keys { id: account.to_owned(), secret, token: None }));
+        }
+        let service = AzureService::find(variable, elsewhere)?;
+        Ok(service.map_or(Self::None, |service| Self::Lent(Arc::new(Lender::new(Service::Azure(service))))))
     }
 
     /// The pass for a request that is sent now.

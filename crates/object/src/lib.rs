@@ -1,7 +1,7 @@
 //! Objects on web servers, in buckets and in registries, read by ranges over HTTP/1.1 and TLS.
 //!
-//! A [`Place`] is what a command line names: `https://`, `http://`, `s3://`, `gs://` or
-//! `oci:`. It opens
+//! A [`Place`] is what a command line names: `https://`, `http://`, `s3://`, `gs://`,
+//! `az://` or `oci:`. It opens
 //! objects as [`vfield_block::object::Object`]s. Invariant: bytes are given out only if the answer
 //! is a part of the object, of the asked position and length; anything else is an error in words.
 //! A [`Bucket`] is written to as well, by requests of the same kind.
@@ -11,6 +11,7 @@
 
 mod address;
 mod answer;
+mod azure;
 mod bucket;
 mod client;
 mod connection;

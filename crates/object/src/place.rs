@@ -4,11 +4,14 @@
 //! finds credentials. It makes no connection before something is opened.
 
 use crate::address::Address;
+use crate::azure;
 use crate::client::{Access, Client};
 use crate::connection::Connections;
+use crate::credentials::Variable;
 use crate::object::Pinned;
 use crate::registry::{self, Repository};
 use crate::s3;
+use crate::signing::Signer;
 use crate::trust;
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +19,7 @@ use std::sync::Arc;
 use vfield_block::object::{Object, ObjectOpening, ObjectStore};
 
 /// How places begin, besides those in buckets.
-const SCHEMES: [&str; 4] = ["https://", "http://", registry::SCHEMES[0], registry::SCHEMES[1]];
+const SCHEMES: [&str; 5] = ["https://", "http://", azure::SCHEME, registry::SCHEMES[0], registry::SCHEMES[1]];
 
 /// Why a text names no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,14 +52,14 @@ impl Place {
     ///
     /// # Errors
     /// If it is none, or if it needs TLS and this system has no authorities.
-    pub fn parse(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, BadPlace> {
+    pub fn parse(text: &str, variable: Variable<'_>) -> Result<Self, BadPlace> {
         let bad = |fact| BadPlace { fact };
         let (at, has_tls, shown) = if registry::SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
             let repository = Repository::parse(text, variable).map_err(bad)?;
             let has_tls = repository.has_tls();
             (At::Repository(repository), has_tls, text.to_owned())
-        } else if let Some((keeper, rest)) = s3::split(text) {
-            let (address, signer) = s3::resolve(keeper, rest, variable).map_err(bad)?;
+        } else if let Some(resolved) = of_account(text, variable) {
+            let (address, signer) = resolved.map_err(bad)?;
             let has_tls = address.server.tls;
             (At::Address(Box::new(address), Access::Bucket(signer)), has_tls, text.to_owned())
         } else {
@@ -78,6 +81,12 @@ impl Place {
             At::Repository(repository) => repository.file_name(),
         }
     }
+}
+
+/// The address and the signer of an object that is read with an account; `None` for another one.
+fn of_account(text: &str, variable: Variable<'_>) -> Option<Result<(Address, Signer), String>> {
+    let in_bucket = s3::split(text).map(|(keeper, rest)| s3::resolve(keeper, rest, variable));
+    in_bucket.or_else(|| text.strip_prefix(azure::SCHEME).map(|rest| azure::resolve(rest, variable)))
 }
 
 impl ObjectStore for Place {
@@ -126,6 +135,7 @@ mod tests {
             ("https://a/b", true),
             ("s3://a/b", true),
             ("gs://a/b", true),
+            ("az://a/b/c", true),
             ("oci:a/b:c", true),
             ("./https://a", false),
             ("/s3:", false),

@@ -6,7 +6,7 @@
 
 use crate::address::Address;
 use crate::credentials::{self, Credentials, Variable};
-use crate::signing::Signer;
+use crate::signing::{Dialect, Signer};
 use std::fmt::Write as _;
 
 /// Who keeps a bucket.
@@ -83,7 +83,7 @@ fn of_s3(bucket: &str, variable: Variable<'_>) -> Result<(Address, Signer), Stri
     };
     let address = Address::parse(&base).map_err(|why| format!("AWS_ENDPOINT_URL: {why}"))?;
     let credentials = Credentials::of_s3(variable, &region, endpoint.is_some())?;
-    Ok((address, Signer { region, credentials }))
+    Ok((address, Signer { dialect: Dialect::S3 { region }, credentials }))
 }
 
 /// Where Google's buckets are asked for.
@@ -92,7 +92,7 @@ fn of_google(variable: Variable<'_>) -> Result<(Address, Signer), String> {
     let credentials = Credentials::of_google(variable, emulator.is_some())?;
     let base = emulator.unwrap_or_else(|| "https://storage.googleapis.com".to_owned());
     let address = Address::parse(&base).map_err(|why| format!("STORAGE_EMULATOR_HOST: {why}"))?;
-    Ok((address, Signer { region: "auto".to_owned(), credentials }))
+    Ok((address, Signer { dialect: Dialect::S3 { region: "auto".to_owned() }, credentials }))
 }
 
 fn is_bucket(name: &str) -> bool {

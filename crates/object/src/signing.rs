@@ -5,6 +5,7 @@
 //! headers of each request; without credentials there are none. Google's buckets take a token in
 //! place of a signature.
 
+use crate::azure;
 use crate::credentials::{Credentials, Keys, Pass, Token};
 use ring::digest::{SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign};
@@ -15,8 +16,17 @@ use vfield_block::object::ObjectError;
 /// Makes the requests for one bucket those of an account.
 #[derive(Debug, Clone)]
 pub struct Signer {
-    pub region: String,
+    pub dialect: Dialect,
     pub credentials: Credentials,
+}
+
+/// How a store wants to be shown a key or a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dialect {
+    /// AWS Signature Version 4 for this region, or a token.
+    S3 { region: String },
+    /// A signature with the account's key, or a token.
+    Azure,
 }
 
 /// The parts of a request that are signed.
@@ -43,10 +53,14 @@ impl Signer {
         signed: Signed<'_>,
         now: SystemTime,
     ) -> Result<Vec<(&'static str, String)>, ObjectError> {
-        Ok(match self.credentials.pass().await? {
-            None => Vec::new(),
-            Some(Pass::Keys(keys)) => sign_with(&keys, &self.region, signed, now),
-            Some(Pass::Token(Token(token))) => vec![("authorization", format!("Bearer {token}"))],
+        let Some(pass) = self.credentials.pass().await? else { return Ok(Vec::new()) };
+        Ok(match (pass, &self.dialect) {
+            (Pass::Keys(keys), Dialect::S3 { region }) => sign_with(&keys, region, signed, now),
+            (Pass::Keys(keys), Dialect::Azure) => azure::sign_with(&keys, signed, now),
+            (Pass::Token(Token(token)), dialect) => {
+                let version = (*dialect == Dialect::Azure).then(|| (azure::VERSION.0, azure::VERSION.1.to_owned()));
+                version.into_iter().chain([("authorization", format!("Bearer {token}"))]).collect()
+            }
         })
     }
 }

@@ -12,7 +12,7 @@ use vfield_pack::chunks::Chunks;
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// Image files or block devices, or objects: https://HOST/PATH, s3://BUCKET/KEY,
-    /// gs://BUCKET/KEY, oci:HOST/REPOSITORY:TAG
+    /// gs://BUCKET/KEY, az://ACCOUNT/CONTAINER/BLOB, oci:HOST/REPOSITORY:TAG
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Vec<PathBuf>,
     /// Image name, one per FILE [default: the file's name]

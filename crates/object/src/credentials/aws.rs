@@ -128,7 +128,8 @@ impl AwsService {
 }
 
 impl Secret {
-    fn text(&self) -> Result<String, ObjectError> {
+    /// It, read from its file if it lies in one.
+    pub fn text(&self) -> Result<String, ObjectError> {
         match self {
             Self::Given(text) => Ok(text.clone()),
             Self::File(path) => text_of(path),

@@ -4,6 +4,7 @@
 //! pass that still counts is used while the service fails. No secret is in any `Debug` text.
 
 use super::aws::AwsService;
+use super::azure::AzureService;
 use super::google::GoogleService;
 use super::{Lent, Pass};
 use crate::client::Client;
@@ -30,6 +31,7 @@ const NONE_FOR: Duration = Duration::from_secs(300);
 pub enum Service {
     Aws(AwsService),
     Google(GoogleService),
+    Azure(AzureService),
 }
 
 impl Service {
@@ -37,6 +39,7 @@ impl Service {
         match self {
             Self::Aws(service) => service.lend(connections).await,
             Self::Google(service) => service.lend(connections).await,
+            Self::Azure(service) => service.lend(connections).await,
         }
     }
 }
@@ -92,6 +95,7 @@ impl Lender {
         match &self.service {
             Service::Aws(service) => service.file(),
             Service::Google(service) => service.file(),
+            Service::Azure(service) => service.file(),
         }
     }
 }

@@ -41,7 +41,9 @@ impl Store {
     fn place(&self, url: &str, set: &[(&str, String)]) -> Place {
         let endpoint = format!("http://{}", self.addr);
         let variable = |name: &str| match name {
-            "AWS_ENDPOINT_URL_S3" | "STORAGE_EMULATOR_HOST" => Some(endpoint.clone()),
+            "AWS_ENDPOINT_URL_S3" | "STORAGE_EMULATOR_HOST" | "AZURE_STORAGE_SERVICE_ENDPOINT" => {
+                Some(endpoint.clone())
+            }
             name => set.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone()),
         };
         Place::parse(url, &variable).unwrap()
@@ -289,4 +291,38 @@ fn a_machine_of_google_has_the_token_of_its_account() {
     assert_eq!(store.opened(&place).unwrap()["authorization"], "Bearer ya29.vm");
     // Elsewhere nobody is asked.
     assert!(!store.opened(&store.place("gs://images/a", &[])).unwrap().contains_key("authorization"));
+}
+
+#[test]
+fn an_application_of_azure_has_a_token_for_its_secret_or_that_of_the_cluster() {
+    let (store, dir) = (Store::start(), tempfile::tempdir().unwrap());
+    let addr = serve(|asked| {
+        assert_eq!(asked.target, "/rooms/oauth2/v2.0/token");
+        let has = |field: &str| asked.body.split('&').any(|other| other == field);
+        assert!(has("client_id=room") && has("scope=https%3A%2F%2Fstorage.azure.com%2F.default"), "{}", asked.body);
+        let kind = "client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer";
+        match has("client_secret=s3cret") || (has(kind) && has("client_assertion=head.body.end")) {
+            true => (200, String::new(), br#"{"access_token":"eyJ0.room","expires_in":"3599"}"#.to_vec()),
+            false => (401, String::new(), br#"{"error":"invalid_client"}"#.to_vec()),
+        }
+    });
+    let file = dir.path().join("token");
+    std::fs::write(&file, "head.body.end\n").unwrap();
+    let application = [
+        ("AZURE_CLIENT_ID", "room".to_owned()),
+        ("AZURE_TENANT_ID", "rooms".to_owned()),
+        ("AZURE_AUTHORITY_HOST", format!("http://{addr}/")),
+    ];
+    let with = |name, value: &str| {
+        store.place("az://room/images/a", &[&application[..], &[(name, value.to_owned())]].concat())
+    };
+    for place in [with("AZURE_CLIENT_SECRET", "s3cret"), with("AZURE_FEDERATED_TOKEN_FILE", file.to_str().unwrap())] {
+        let headers = store.opened(&place).unwrap();
+        assert_eq!(
+            (headers["authorization"].as_str(), headers["x-ms-version"].as_str()),
+            ("Bearer eyJ0.room", "2021-08-06")
+        );
+    }
+    let refused = store.opened(&with("AZURE_CLIENT_SECRET", "another")).unwrap_err();
+    assert!(refused.to_string().contains("401 Unauthorized") && !refused.may_pass(), "{refused}");
 }
