@@ -18,9 +18,9 @@ const IMAGE_BYTES: u64 = 12 * MIB + 777;
 /// The measured part: bytes at the beginning are those of the greeting, and of credit.
 const FROM_BYTES: u64 = 2 * MIB;
 const TO_BYTES: u64 = 10 * MIB;
-/// A busy machine falls behind its limit. Above it nothing is forgiven but the accuracy that the
-/// document promises.
-const SHARE_MIN: f64 = 0.85;
+/// A busy machine falls behind its limit; a limit that counts bytes twice is at a half. Above it
+/// nothing is forgiven but the accuracy that the document promises.
+const SHARE_MIN: f64 = 0.6;
 const SHARE_MAX: f64 = 1.03;
 
 fn moved(status: &Value) -> u64 {

@@ -37,14 +37,16 @@ fn start(lab: &Lab, image: &std::path::Path, program: &Vfield, machine: usize) -
     program.join(host, lab.host(machine - 1).addr()).store(STORES[machine]).args(&["--join-boost", "9"]).ready()
 }
 
-/// All know each other, all is held, and nobody was charged with anything.
+/// All know each other, all is held, and nobody was charged with anything. On a busy machine a node
+/// that lives may be taken for dead, and denies it.
 fn is_well(daemons: &[Daemon]) -> Outcome {
     for daemon in daemons {
         let together = |status: &Value| live(status).len() == daemons.len();
         daemon.wait_status("all are members", NEWS, together)?;
         let status = daemon.status()?;
         let misdeeds = status["misdeeds"].as_object().expect("counts");
-        assert!(misdeeds.values().all(|count| *count == 0), "{}: {misdeeds:?}", daemon.addr());
+        let charges = misdeeds.iter().filter(|(kind, _)| *kind != "denials");
+        assert!(charges.into_iter().all(|(_, count)| *count == 0), "{}: {misdeeds:?}", daemon.addr());
     }
     daemons[1..].iter().try_for_each(|daemon| daemon.wait("covered", FILL_LIMIT)).map_err(Failed::from)
 }

@@ -281,6 +281,7 @@ fn a_dropped_chunk_that_is_still_read_comes_back() {
 /// Readers, inserters and evictors on a few chunks; each reader compares every byte it gets.
 #[test]
 fn many_threads_never_see_a_wrong_byte() {
+    /// At least; a busy machine may have read nothing by then that was resident.
     const READS: u64 = 4_000;
     let image = Image::with_zeros(8, &[3]);
     let store = image.store();
@@ -304,7 +305,10 @@ fn many_threads_never_see_a_wrong_byte() {
             .map(|thread| {
                 let (store, image, hits) = (&store, &image, &hits);
                 scope.spawn(move || {
-                    for turn in 0..READS {
+                    for turn in 0.. {
+                        if turn >= READS && hits.load(Ordering::Relaxed) > 0 {
+                            break;
+                        }
                         let start = (turn * 7919 * thread) % length;
                         let extent = Extent::from(start..length).take(1 + turn * 31 % (3 * SIZE));
                         let mut pieces = Vec::new();
@@ -322,7 +326,6 @@ fn many_threads_never_see_a_wrong_byte() {
     for number in 0..8 {
         store.evict(Chunk(number));
     }
-    assert!(hits.into_inner() > 0, "nothing was ever resident");
     assert_eq!(store.resident_bytes(), 0, "every evicted chunk gave its memory back");
 }
 
