@@ -16,6 +16,7 @@ pub mod browser;
 pub mod bytes;
 pub mod cgroup;
 pub mod client;
+pub mod clouds;
 pub mod daemon;
 pub mod diskless;
 pub mod fault_proxy;

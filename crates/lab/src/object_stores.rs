@@ -175,7 +175,7 @@ impl Registry {
 
 /// A port of a host's address that is free on loopback. In a namespace, where all ports are, it is
 /// the next one to its node's.
-fn free(host: &Host) -> Result<SocketAddr, LabError> {
+pub(crate) fn free(host: &Host) -> Result<SocketAddr, LabError> {
     let ip = host.addr().ip();
     if host.is_apart() {
         return Ok(SocketAddr::new(ip, host.addr().port() + 1));

@@ -6,6 +6,7 @@
 mod bench;
 mod buckets;
 mod bullies;
+mod clouds;
 mod compression;
 mod dashboard;
 mod day;
