@@ -20,9 +20,9 @@ use tokio::time::timeout;
 use vfield_block::object::ObjectError;
 
 /// Where a container of ECS asks.
-const ECS: &str = "http://169.254.170.2";
-/// Where an agent of EKS listens, besides the addresses of this machine and [`ECS`].
-const EKS: [&str; 2] = ["169.254.170.23", "fd00:ec2::23"];
+const ECS: &str = "169.254.170.2";
+/// Where the agents of clusters listen, besides the addresses of this machine.
+const AGENTS: [&str; 3] = [ECS, "169.254.170.23", "fd00:ec2::23"];
 /// How long a token of the metadata service counts, in seconds; it is used at once.
 const TTL_S: &str = "60";
 
@@ -67,7 +67,7 @@ impl AwsService {
             return Ok(Some(Self::WebIdentity { at, role, session, file: file.into() }));
         }
         let full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
-        let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").map(|path| format!("{ECS}{path}"));
+        let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").map(|path| format!("http://{ECS}{path}"));
         if let Some(text) = relative.or_else(|| variable(full)) {
             let at = url(full, &text)?;
             if !at.server.tls && !is_near(&at.server) {
@@ -197,7 +197,7 @@ fn text_of(path: &PathBuf) -> Result<String, ObjectError> {
 
 /// True for an address of this machine, and for those at which its cluster answers.
 fn is_near(server: &Server) -> bool {
-    server.is_own() || ECS.ends_with(&server.host) || EKS.contains(&server.host.as_str())
+    server.is_own() || AGENTS.contains(&server.host.as_str())
 }
 
 impl fmt::Debug for AwsService {

@@ -153,10 +153,16 @@ fn a_container_has_keys_for_its_token() {
 
 #[test]
 fn a_container_asks_nobody_far_away_without_tls() {
-    let variable =
-        |name: &str| (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI").then(|| "http://keys.example/of-mine".to_owned());
-    let refused = Bucket::parse("s3://images/a", &variable).err().unwrap();
-    assert!(refused.fact.contains("AWS_CONTAINER_CREDENTIALS_FULL_URI"), "{}", refused.fact);
+    let refusal = |url: &str| {
+        let variable = |name: &str| (name == "AWS_CONTAINER_CREDENTIALS_FULL_URI").then(|| url.to_owned());
+        Bucket::parse("s3://images/a", &variable).err().map(|bad| bad.fact)
+    };
+    for url in ["http://keys.example/of-mine", "http://10.0.0.1/", "http://2/", "no URL"] {
+        assert!(refusal(url).is_some_and(|fact| fact.contains("AWS_CONTAINER_CREDENTIALS_FULL_URI")), "{url}");
+    }
+    for url in ["http://169.254.170.23/v1/credentials", "http://[fd00:ec2::23]/v1/credentials", "http://[::1]:80/"] {
+        assert_eq!(refusal(url), None, "{url}");
+    }
 }
 
 #[test]
