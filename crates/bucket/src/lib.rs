@@ -1,4 +1,5 @@
-//! Images in a bucket: plain objects, and versions that share packs of compressed chunks.
+//! Images in a bucket: plain objects, and versions that share packs of compressed chunks. And in a
+//! registry: see [`artifact`].
 //!
 //! ```text
 //! packs/PACK         compressed chunks, with their hashes: see [`pack`]
@@ -15,6 +16,7 @@
 //! [`Packed`] is such an image as an object to be served; everything that is read is verified by
 //! the image's id. The command line calls it. It knows no node.
 
+mod artifact;
 mod blocks;
 pub mod claim;
 pub mod index;
@@ -29,6 +31,7 @@ pub mod tags;
 mod upload;
 mod wanted;
 
+pub use artifact::push;
 pub use list::{Contents, ImageListed, TagListed, contents, find};
 pub use packed::{Packed, Which};
 pub use publish::{Published, publish};

@@ -1,7 +1,10 @@
 //! What a publisher has to have: an image's bytes, its hashes, and its id.
 
-use crate::BucketError;
+use crate::{BucketError, ended};
+use bytes::Bytes;
 use std::io;
+use std::sync::Arc;
+use vfield_block::extent::Extent;
 use vfield_core::chunk::Chunk;
 use vfield_core::hash_tree::{HashTree, hash_chunk};
 use vfield_core::image::ImageId;
@@ -36,4 +39,22 @@ pub trait Source: Send + Sync + 'static {
 /// If the file has changed since it was hashed.
 pub fn verify(tree: &HashTree, chunk: Chunk, bytes: &[u8]) -> Result<(), BucketError> {
     if hash_chunk(bytes) == tree.hash(chunk) { Ok(()) } else { Err(BucketError::Changed(chunk)) }
+}
+
+/// Reads and verifies a part of an image, which begins with a chunk.
+///
+/// # Errors
+/// If the file cannot be read, or has changed since it was hashed.
+pub async fn read(source: Arc<impl Source>, extent: Extent) -> Result<Bytes, BucketError> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut bytes = vec![0; extent.len() as usize];
+        source.read(extent.start(), &mut bytes).map_err(BucketError::File)?;
+        let (tree, geometry) = (source.tree(), source.tree().geometry());
+        let chunks = geometry.covering(extent).map(Chunk);
+        for (chunk, part) in chunks.zip(bytes.chunks(geometry.chunk_bytes() as usize)) {
+            verify(tree, chunk, part)?;
+        }
+        Ok(Bytes::from(bytes))
+    });
+    ended(reading.await)
 }

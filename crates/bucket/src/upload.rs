@@ -6,7 +6,7 @@
 
 use crate::list::HASHES;
 use crate::patience::patiently;
-use crate::source::{Source, verify};
+use crate::source::{Source, read};
 use crate::{BucketError, ended};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ pub async fn upload(
         let mut hashes = Vec::new();
         source.write_hashes(&mut hashes).map_err(BucketError::File)?;
         put_whole(bucket, &format!("{name}{HASHES}"), hashes).await?;
-        let read = |extent| read(Arc::clone(source), extent);
-        let etags = send_parts(bucket, name, &ticket, length_bytes, read, progress).await?;
+        let part = |extent| read(Arc::clone(source), extent);
+        let etags = send_parts(bucket, name, &ticket, length_bytes, part, progress).await?;
         join(bucket, name, &ticket, &etags, When::Absent, length_bytes).await
     };
     match sent.await {
@@ -122,21 +122,6 @@ fn passing(error: WriteError) -> ObjectError {
         WriteError::Failed(error) => error,
         WriteError::Lost => ObjectError::passing("another process writes it"),
     }
-}
-
-/// Reads and verifies a part of an image.
-async fn read(source: Arc<impl Source>, extent: Extent) -> Result<Bytes, BucketError> {
-    let reading = tokio::task::spawn_blocking(move || {
-        let mut bytes = vec![0; extent.len() as usize];
-        source.read(extent.start(), &mut bytes).map_err(BucketError::File)?;
-        let (tree, geometry) = (source.tree(), source.tree().geometry());
-        let chunks = geometry.covering(extent).map(vfield_core::chunk::Chunk);
-        for (chunk, part) in chunks.zip(bytes.chunks(geometry.chunk_bytes() as usize)) {
-            verify(tree, chunk, part)?;
-        }
-        Ok(Bytes::from(bytes))
-    });
-    ended(reading.await)
 }
 
 /// Sends all parts of an object; returns their ETags.

@@ -19,7 +19,7 @@ use vfield_console::log::{self, Style};
 use vfield_console::output;
 use vfield_console::volume::Volume;
 use vfield_core::tag::TagName;
-use vfield_object::Bucket;
+use vfield_object::{BadPlace, Bucket, Push};
 
 /// Runs `vfield publish FILE URL`.
 pub fn publish(options: &PublishOptions, volume: Volume) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub fn publish(options: &PublishOptions, volume: Volume) -> Result<(), Failure> 
     let chunk_size = options.chunk_size.unwrap_or_default().of_image(&options.file);
     let to = To::parse(url, &options.file)?;
     let keep = options.numbers.keep;
-    if keep.is_some() && matches!(to, To::Object { .. }) {
+    if keep.is_some() && !matches!(to, To::Tag { .. }) {
         return Err(Failure::usage("--keep: an object has no versions").hint(words::FORMS));
     }
     let console = log::start(Style::choose(false, volume), volume);
@@ -39,6 +39,14 @@ pub fn publish(options: &PublishOptions, volume: Volume) -> Result<(), Failure> 
         progress.set_position(done);
     };
     let said = match to {
+        To::Artifact { push, name } => {
+            let push_all = async |push: &Arc<Push>| {
+                let length_bytes = source.length_bytes();
+                let uploaded = vfield_bucket::push(push, &name, &source, &|done| told(done, length_bytes)).await?;
+                Ok(words::uploaded(&uploaded, push.address()))
+            };
+            wait_at(push, push_all, words::push_failure)
+        }
         To::Object { bucket, key } => wait(bucket, async |bucket| {
             let length_bytes = source.length_bytes();
             let uploaded = vfield_bucket::upload(bucket, &key, &source, &|done| told(done, length_bytes)).await?;
@@ -108,6 +116,8 @@ pub fn packed(text: &str) -> Result<Option<Packed>, Failure> {
 
 /// Where an image is published.
 enum To {
+    /// As an artifact of a registry, with blobs of this name.
+    Artifact { push: Push, name: String },
     /// As an object of this key.
     Object { bucket: Bucket, key: String },
     /// In packs, under a tag.
@@ -116,6 +126,12 @@ enum To {
 
 impl To {
     fn parse(url: &str, file: &Path) -> Result<Self, Failure> {
+        if Push::is_meant(url) {
+            let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+            let bad = |why: BadPlace| Failure::usage(format!("the address in a registry: {}", why.fact));
+            let push = Push::parse(url, &variable).map_err(|why| bad(why).hint(words::FORMS))?;
+            return Ok(Self::Artifact { push, name: source_file::name_of(file)? });
+        }
         if url.contains('#') {
             let (bucket, tag) = tagged(url)?;
             return Ok(Self::Tag { bucket, tag });
@@ -154,10 +170,19 @@ fn name(tag: &str) -> Result<TagName, Failure> {
 
 /// Does something in a bucket, and waits for it.
 fn wait<T>(bucket: Bucket, act: impl AsyncFnOnce(&Arc<Bucket>) -> Result<T, BucketError>) -> Result<T, Failure> {
+    wait_at(bucket, act, words::failure)
+}
+
+/// Does something at a place, and waits for it.
+fn wait_at<P, T>(
+    place: P,
+    act: impl AsyncFnOnce(&Arc<P>) -> Result<T, BucketError>,
+    failed: fn(&P, BucketError) -> Failure,
+) -> Result<T, Failure> {
     let system = |error| Failure::failed(format!("the threads of this program: {}", plain(&error)));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(system)?;
-    let bucket = Arc::new(bucket);
-    runtime.block_on(act(&bucket)).map_err(|error| words::failure(&bucket, error))
+    let place = Arc::new(place);
+    runtime.block_on(act(&place)).map_err(|error| failed(&place, error))
 }
 
 #[cfg(test)]
@@ -168,6 +193,7 @@ mod tests {
         match To::parse(url, Path::new("dir/v1.erofs")) {
             Ok(To::Object { bucket, key }) => Ok((bucket.address().to_owned(), key)),
             Ok(To::Tag { bucket, tag }) => Ok((bucket.address().to_owned(), format!("#{tag}"))),
+            Ok(To::Artifact { push, name }) => Ok((push.address().to_owned(), name)),
             Err(failure) => Err(failure.fact().to_owned()),
         }
     }
@@ -179,14 +205,24 @@ mod tests {
             ("s3://images/a/", "s3://images", "a/v1.erofs"),
             ("s3://images", "s3://images", "v1.erofs"),
             ("gs://images/a/v.img", "gs://images", "a/v.img"),
+            ("oci:registry.example/a/b:1", "oci:registry.example/a/b:1", "v1.erofs"),
             ("s3://images#prod", "s3://images", "#prod"),
             ("s3://images/room/#prod", "s3://images/room", "#prod"),
         ] {
             assert_eq!(to(url), Ok((bucket.to_owned(), what.to_owned())), "{url}");
         }
-        for url in
-            ["", "images", "https://a/b", "oci:a/b:c", "s3://", "s3://a", "s3://images#", "s3://images#a b", "#a"]
-        {
+        for url in [
+            "",
+            "images",
+            "https://a/b",
+            "oci:a/b",
+            "oci:a/b@1",
+            "s3://",
+            "s3://a",
+            "s3://images#",
+            "s3://images#a b",
+            "#a",
+        ] {
             assert!(to(url).is_err(), "{url}");
         }
     }

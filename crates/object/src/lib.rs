@@ -4,7 +4,7 @@
 //! `az://` or `oci:`. It opens
 //! objects as [`vfield_block::object::Object`]s. Invariant: bytes are given out only if the answer
 //! is a part of the object, of the asked position and length; anything else is an error in words.
-//! A [`Bucket`] is written to as well, by requests of the same kind.
+//! A [`Bucket`] is written to as well, and a repository of a registry, by a [`Push`].
 //! Everything that comes from a server is hostile until parsed: heads are bounded by hyper, bodies
 //! by the asked length, redirects by [`redirect`]. It keeps no bytes and knows neither chunks nor
 //! nodes. [`Mirrors`] are several places of one object as one; all other retries are the node's.
@@ -20,6 +20,7 @@ mod listing;
 mod mirrors;
 mod object;
 mod place;
+mod push;
 mod redirect;
 mod registry;
 mod s3;
@@ -33,3 +34,4 @@ pub use client::{Over, read_over};
 pub use listing::{Listed, Listing};
 pub use mirrors::Mirrors;
 pub use place::{BadPlace, Place};
+pub use push::{Push, Upload};

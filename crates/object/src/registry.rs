@@ -6,7 +6,7 @@
 
 use crate::address::{Address, Server};
 use crate::connection::Connections;
-use crate::text::{Question, ask};
+use crate::text::{Question, Text, ask};
 use crate::tokens::Tokens;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, AUTHORIZATION, WWW_AUTHENTICATE};
@@ -109,7 +109,13 @@ impl Repository {
         self.name.rsplit('/').next().unwrap_or_default().to_owned()
     }
 
-    fn address(&self, kind: &str, reference: &str) -> Address {
+    /// The tag; `None` for a digest.
+    pub fn tag(&self) -> Option<&str> {
+        Some(self.reference.as_str()).filter(|reference| !is_digest(reference))
+    }
+
+    /// The address of something in the repository.
+    pub fn address(&self, kind: &str, reference: &str) -> Address {
         let path = format!("/v2/{}/{kind}/{reference}", self.name);
         Address { server: self.server.clone(), path, query: None }
     }
@@ -156,30 +162,39 @@ impl Repository {
     /// The manifest at an address.
     async fn manifest(&self, at: &Address, connections: &Connections) -> Result<Named, ObjectError> {
         let host = at.server.authority();
-        for is_last in [false, true] {
-            let header = self.tokens.header().await;
-            let mut headers = vec![(ACCEPT, ACCEPTED.to_owned())];
-            headers.extend(header.clone().map(|header| (AUTHORIZATION, header)));
-            let answer = ask(connections, Question { headers: &headers, ..Question::get(at) }).await?;
-            match answer.status {
-                StatusCode::OK => {
-                    let named = serde_json::from_slice(&answer.bytes);
-                    let why = || ObjectError::passing(format!("{host} answers with something else than a manifest"));
-                    return named.map_err(|_| why());
-                }
-                StatusCode::UNAUTHORIZED if !is_last => {
-                    let challenge = answer.headers.get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
-                    self.tokens.renew(connections, at, header.as_deref(), challenge).await?;
-                }
-                status => {
-                    let passes = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-                    let why = format!("{status} from {host}");
-                    return Err(if passes { ObjectError::passing(why) } else { ObjectError::lasting(why) });
-                }
-            }
+        let headers = [(ACCEPT, ACCEPTED.to_owned())];
+        let answer = self.ask(connections, Question { headers: &headers, ..Question::get(at) }).await?;
+        if answer.status != StatusCode::OK {
+            return Err(refusal(&host, answer.status));
         }
-        Err(ObjectError::lasting(format!("401 Unauthorized from {host}")))
+        let named = serde_json::from_slice(&answer.bytes);
+        named.map_err(|_| ObjectError::passing(format!("{host} answers with something else than a manifest")))
     }
+
+    /// Asks with the access that this or another server of the registry wants.
+    pub async fn ask(&self, connections: &Connections, question: Question<'_>) -> Result<Text, ObjectError> {
+        let mut is_renewed = false;
+        loop {
+            let is_own = question.at.server == self.server;
+            let header = if is_own { self.tokens.header().await } else { None };
+            let access = header.clone().map(|header| (AUTHORIZATION, header));
+            let headers: Vec<_> = question.headers.iter().cloned().chain(access).collect();
+            let answer = ask(connections, Question { headers: &headers, ..question.clone() }).await?;
+            if answer.status != StatusCode::UNAUTHORIZED || is_renewed || !is_own {
+                return Ok(answer);
+            }
+            let challenge = answer.headers.get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+            self.tokens.renew(connections, question.at, header.as_deref(), challenge).await?;
+            is_renewed = true;
+        }
+    }
+}
+
+/// The error of `host` that a status tells.
+pub fn refusal(host: &str, status: StatusCode) -> ObjectError {
+    let passes = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    let why = format!("{status} from {host}");
+    if passes { ObjectError::passing(why) } else { ObjectError::lasting(why) }
 }
 
 /// Docker's registry, and its name in files of credentials.

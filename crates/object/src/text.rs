@@ -5,7 +5,7 @@
 
 use crate::address::Address;
 use crate::answer::refusal;
-use crate::client::code;
+use crate::client::{RATE_MIN, code};
 use crate::connection::Connections;
 use crate::s3;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use vfield_block::object::ObjectError;
 
 /// Longest text in bytes. Registries refuse longer manifests.
 const TEXT_MAX: usize = 4 << 20;
-/// Time for a whole answer.
+/// Time for a question and its answer, besides that of the body at [`RATE_MIN`].
 const WITHIN: Duration = Duration::from_secs(15);
 
 /// An answer that was read whole.
@@ -46,40 +46,45 @@ impl Text {
 }
 
 /// A question for a text.
+#[derive(Clone)]
 pub struct Question<'a> {
     pub method: Method,
     pub at: &'a Address,
     pub headers: &'a [(HeaderName, String)],
-    pub form: String,
+    pub body: Bytes,
+    /// The kind of the body; empty without one.
+    pub kind: &'a str,
 }
 
 impl<'a> Question<'a> {
     /// For the text at an address.
     pub const fn get(at: &'a Address) -> Self {
-        Self { method: Method::GET, at, headers: &[], form: String::new() }
+        Self { method: Method::GET, at, headers: &[], body: Bytes::new(), kind: "" }
     }
 
     /// With the fields of a form.
     pub fn form(at: &'a Address, fields: &[(&str, &str)]) -> Self {
         let field = |(name, value): &(&str, &str)| format!("{name}={}", s3::encode(value, ""));
         let form = fields.iter().map(field).collect::<Vec<_>>().join("&");
-        Self { method: Method::POST, form, ..Self::get(at) }
+        let kind = "application/x-www-form-urlencoded";
+        Self { method: Method::POST, body: form.into(), kind, ..Self::get(at) }
     }
 }
 
 /// Asks for a text. One attempt.
 pub async fn ask(connections: &Connections, question: Question<'_>) -> Result<Text, ObjectError> {
-    let Question { method, at, headers, form } = question;
+    let Question { method, at, headers, body, kind } = question;
+    let within = WITHIN + Duration::from_secs(body.len() as u64 / RATE_MIN);
     let host = at.server.authority();
     let mut request = Request::builder().method(method).uri(at.target());
     request = request.header(HOST, &host).header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")));
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    if !form.is_empty() {
-        request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+    if !kind.is_empty() {
+        request = request.header(CONTENT_TYPE, kind);
     }
-    let request = request.body(Full::from(form));
+    let request = request.body(Full::from(body));
     let request = request.map_err(|error| ObjectError::lasting(format!("{host}: {error}")))?;
     let failed = |why: String| ObjectError::passing(format!("{host}: {why}"));
     let asking = async {
@@ -89,5 +94,5 @@ pub async fn ask(connections: &Connections, question: Question<'_>) -> Result<Te
         let body = Limited::new(body, TEXT_MAX).collect().await.map_err(|error| failed(error.to_string()))?;
         Ok(Text { status: head.status, headers: head.headers, bytes: body.to_bytes() })
     };
-    timeout(WITHIN, asking).await.map_err(|_| failed(format!("no answer within {} s", WITHIN.as_secs())))?
+    timeout(within, asking).await.map_err(|_| failed(format!("no answer within {} s", within.as_secs())))?
 }

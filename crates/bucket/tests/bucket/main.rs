@@ -4,6 +4,7 @@ mod image;
 mod index;
 mod memory;
 mod publishing;
+mod pushing;
 mod reading;
 mod sweeping;
 mod uploading;

@@ -81,8 +81,9 @@ pub struct PublishOptions {
     /// Image file or block device
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Put it into a bucket, and tell no daemon: s3://BUCKET/NAME is an object, and
-    /// s3://BUCKET/PREFIX#TAG are packs that versions share
+    /// Put it into a store, and tell no daemon: s3://BUCKET/NAME is an object,
+    /// s3://BUCKET/PREFIX#TAG are packs that versions share, and oci:HOST/REPOSITORY:TAG is an
+    /// artifact of a registry
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     #[arg(conflicts_with_all = ["tag", "secret_key", "unsigned", "rollout", "serial", "name", "control"])]
     pub to: Option<String>,

@@ -7,10 +7,11 @@ use vfield_console::text::{aligned, clean};
 use vfield_console::values::duration;
 use vfield_console::values::size::human;
 use vfield_core::tag::Tag;
-use vfield_object::Bucket;
+use vfield_object::{Bucket, Push};
 
 /// How a bucket is named.
-pub const FORMS: &str = "give s3://BUCKET/NAME for an object, s3://BUCKET/PREFIX#TAG for packs and their tag";
+pub const FORMS: &str = "give s3://BUCKET/NAME for an object, s3://BUCKET/PREFIX#TAG for packs and their tag, \
+                         oci:HOST/REPOSITORY:TAG for a registry";
 
 /// A plain object is there.
 pub fn uploaded(uploaded: &Uploaded, url: &str) -> String {
@@ -118,6 +119,19 @@ pub fn swept(swept: &Swept, dry_run: bool) -> String {
     rows.extend(doomed.iter().map(|doomed| row(doomed, format!("in {}", duration::human(doomed.goes_in_s as f64)))));
     let verb = if dry_run { "would go now" } else { "gone" };
     format!("{}\n{} {verb}, {} later\n", aligned(&rows, &[1]), sum(gone), sum(doomed))
+}
+
+/// A failure of a registry or of the file, and what to do.
+pub fn push_failure(push: &Push, error: BucketError) -> Failure {
+    let words = error.to_string();
+    let hint = match &error {
+        BucketError::Store { .. } if words.contains("401") || words.contains("403") => {
+            "`docker login` writes credentials; they need the right to push"
+        }
+        BucketError::Store { .. } => "nothing is half published; try again",
+        _ => "the file must be readable and must not change while it is read",
+    };
+    Failure::failed(format!("{}: {words}", push.address())).hint(hint)
 }
 
 /// A failure, and what to do.

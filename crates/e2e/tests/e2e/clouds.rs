@@ -1,7 +1,7 @@
 //! Origins in clouds: keys that a machine or its cluster lends, and blobs of an account.
 //!
-//! `scripts/test-objects` brings the programs that stand in for clouds; elsewhere the tests say that
-//! they were ignored. What else such services can answer is in the tests of `crates/object`.
+//! `scripts/test-objects` brings the programs that stand in for clouds; elsewhere the tests say
+//! that they were ignored. What else such services can answer is in the tests of `crates/object`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

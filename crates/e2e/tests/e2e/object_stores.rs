@@ -155,7 +155,24 @@ fn an_image_comes_from_a_registry() -> Outcome {
         vfield.serve(lab.host(0), &[&place]).args(&["--name", "disk.img"]).name("origin")
     };
     refused(serve(":2").name("none"), "404 Not Found")?;
-    for reference in [":1", &format!("@{}", digest.trim())] {
+
+    // Our own publisher sends the missing parts: its manifest under another tag, and its settings.
+    let publish = |tag: &str, image: &Path| {
+        let mut command = Command::new(vfield.path());
+        command.arg("publish").arg(image).arg(format!("oci:{}/lab/disk:{tag}", registry.addr()));
+        run(command.env("HOME", lab.dir()))
+    };
+    let said = publish("own", &image)?;
+    assert!(said.contains("was there already"), "{said}");
+    let second = random_file(&lab.dir().join("second.img"), 40 * MIB + 777, 2)?;
+    let said = publish("2.0", &second)?;
+    assert!(said.contains("is there; sent 40"), "{said}");
+    let place = PathBuf::from(format!("oci:{}/lab/disk:2.0", registry.addr()));
+    let mut origin = vfield.serve(lab.host(0), &[&place]).args(&["--name", "second.img"]).name("second").ready()?;
+    client::compare_all(lab.host(0), &origin, &second)?;
+    origin.kill();
+
+    for reference in [":1", ":own", &format!("@{}", digest.trim())] {
         let mut origin = serve(reference).ready()?;
         let mut node = vfield.join(lab.host(1), origin.addr()).store("all").args(&["--join-boost", "9"]).ready()?;
         client::compare_all(lab.host(1), &node, &image)?;
