@@ -1,5 +1,5 @@
-//! `vfield publish FILE URL` of a program that was built without the feature `buckets`. It has no
-//! command `vfield bucket`.
+//! `vfield publish FILE URL` of a program that was built without the feature `buckets`, as that for
+//! an initramfs is. It has no command `vfield bucket`.
 
 use crate::args::PublishOptions;
 use vfield_console::failure::Failure;
@@ -13,5 +13,5 @@ pub fn publish(_: &PublishOptions, _: Volume) -> Result<(), Failure> {
 /// There is no place for a packed image.
 pub fn missing() -> Failure {
     Failure::usage("this program was built without buckets")
-        .hint("the static program has none; this one has: cargo build --release --package vfield")
+        .hint("it was made for an initramfs; the vfield of packages, make install and cargo build has them")
 }
