@@ -2,8 +2,20 @@
 # dracut module: what a root=vfield:... needs in an initramfs.
 # shellcheck disable=SC2154 # the variables of dracut, which sources this
 
+# The program that was cut for an initramfs, else the one of the machine.
+find_program() {
+    local program
+    for program in /usr/lib/vfield/initramfs/vfield /usr/bin/vfield /usr/local/bin/vfield; do
+        if [ -x "${dracutsysrootdir:-}$program" ]; then
+            echo "$program"
+            return
+        fi
+    done
+    return 1
+}
+
 check() {
-    require_binaries vfield || return 1
+    find_program >/dev/null || { dinfo "vfield: there is no program vfield"; return 1; }
     # Only where it is asked for: dracut --add vfield.
     return 255
 }
@@ -22,7 +34,8 @@ installkernel() {
 }
 
 install() {
-    inst_multiple vfield blkid chroot mount unshare modprobe tr cat cp ln mkdir sleep ip
+    inst_binary "$(find_program)" /usr/bin/vfield
+    inst_multiple blkid chroot mount unshare modprobe tr cat cp ln mkdir sleep ip
     inst_simple /usr/share/vfield/root.sh
     inst_hook cmdline 90 "$moddir/parse-vfield.sh"
     inst_hook initqueue/settled 90 "$moddir/settled-vfield.sh"

@@ -149,3 +149,53 @@ fn a_program_that_was_not_built_is_not_installed() -> Outcome {
     assert!(!made.status.success() && said.contains("PROGRAM=/nowhere/vfield is not there"), "{said}");
     Ok(())
 }
+
+/// `integration/install WORD...` in the checkout.
+fn integration(words: &[&Path]) -> std::io::Result<Output> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/install");
+    Command::new("sh").arg(script).args(words).output()
+}
+
+#[test]
+fn beside_an_installation_an_initramfs_gets_no_file_of_it() -> Outcome {
+    if !have(&[Need::Tool("make"), Need::Tool("strip")]) {
+        return Ok(());
+    }
+    let program = vfield().path().to_owned();
+    let scratch = scratch()?;
+    let (whole, small) = (scratch.path().join("whole"), scratch.path().join("small"));
+    well(&make("install", "/usr", &whole, &program)?);
+    well(&integration(&[Path::new("--initramfs"), &program, &small])?);
+    let (theirs, ours) = (files(&whole), files(&small));
+    let both: Vec<&String> = ours.iter().filter(|name| theirs.contains(name)).collect();
+    assert!(both.is_empty(), "two packages would have {both:?}");
+    let own = "usr/lib/vfield/initramfs/vfield";
+    assert!(ours.iter().any(|name| name == own), "{ours:#?}");
+
+    // An installation of all of it leaves none that the next initramfs would have instead.
+    well(&integration(&[&program, &small])?);
+    let all = files(&small);
+    assert!(!all.iter().any(|name| name == own) && all.iter().any(|name| name == "usr/bin/vfield"), "{all:#?}");
+    let lost: Vec<&String> = ours.iter().filter(|name| *name != own && !all.contains(name)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    Ok(())
+}
+
+#[test]
+fn an_initramfs_is_not_installed_by_wrong_words() -> Outcome {
+    let scratch = scratch()?;
+    let program = Path::new("/bin/sh");
+    let root = scratch.path();
+    let (option, nothing) = (Path::new("--initramfs"), root.join("nothing"));
+    let wrong: [&[&Path]; 5] = [&[], &[option], &[program, option], &[Path::new("-x"), root], &[program, root, root]];
+    for words in wrong {
+        let done = integration(words)?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(2) && said.starts_with("usage: "), "{words:?}: {said}");
+    }
+    for words in [vec![nothing.as_path(), root], vec![option, &nothing, root]] {
+        refused(&integration(&words)?, "is not a program");
+    }
+    assert!(files(root).is_empty());
+    Ok(())
+}
