@@ -1,7 +1,8 @@
 //! How `integration/root.sh` reads the kernel's command line, and what it trusts beside it, in the
-//! shell of this machine. And what the hook of initramfs-tools puts there for it.
+//! shell of this machine. And what initramfs-tools' hook and dracut's module put there for it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -64,6 +65,12 @@ impl Machine {
         fs::create_dir_all(path.parent().expect("a name"))?;
         fs::write(path, bytes)?;
         Ok(self)
+    }
+
+    fn has_program(self, name: &str) -> std::io::Result<Self> {
+        let machine = self.has(name, b"")?;
+        fs::set_permissions(machine.path(name), fs::Permissions::from_mode(0o755))?;
+        Ok(machine)
     }
 
     /// What it finds if the command line has these words besides its root.
@@ -260,35 +267,68 @@ fn a_key_on_the_command_line_is_refused_and_not_repeated() {
 }
 
 /// Runs the hook for a machine that is a directory: what it says of its own keys, and whether it
-/// fails.
+/// fails. The programs that it takes are in the file `taken` then.
 const HOOK: &str = r#"
 machine=$3 DESTDIR=$3/initramfs
-for done in copy_exec copy_file manual_add_modules auto_add_modules command; do eval "$done() { :; }"; done
-hook=$(sed -e '/hook-functions/d' -e "s,^own=.*,own=$machine/own," "$2")
+for done in copy_file manual_add_modules auto_add_modules command; do eval "$done() { :; }"; done
+copy_exec() { case ${1-} in */vfield) echo "${1#"$machine"} as $2" >>"$machine/taken" ;; esac; }
+hook=$(sed -e '/hook-functions/d' -e "s,^own=.*,own=$machine/own," -e "/^for program in/s, /usr, $machine/usr,g" "$2")
 (eval "$hook") 2>&1 || echo failed
 "#;
 
+/// The program that dracut's module takes from a machine that is a directory.
+const MODULE: &str = r#"
+dracutsysrootdir=$3
+. "$2"
+find_program || echo none
+"#;
+
+/// A path below `integration`.
+fn integration(path: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration").join(path).display().to_string()
+}
+
+fn run_hook(machine: &Machine) -> String {
+    sh(HOOK, &integration("initramfs-tools/hooks/vfield"), machine.0.path())
+}
+
+#[test]
+fn an_initramfs_gets_the_program_made_for_it_or_that_of_the_machine() -> Outcome {
+    let module = integration("dracut/90vfield/module-setup.sh");
+    let mut machine = Machine::new()?;
+    assert_eq!(run_hook(&machine), "E: vfield: there is no program vfield\nfailed");
+    assert_eq!(sh(MODULE, &module, machine.0.path()), "none");
+    // Each is preferred to those before it.
+    for place in ["/usr/local/bin/vfield", "/usr/bin/vfield", "/usr/lib/vfield/initramfs/vfield"] {
+        machine = machine.has_program(&place[1..])?;
+        assert_eq!(run_hook(&machine), "");
+        assert_eq!(fs::read_to_string(machine.path("taken"))?, format!("{place} as /usr/bin/vfield\n"));
+        fs::remove_file(machine.path("taken"))?;
+        assert_eq!(sh(MODULE, &module, machine.0.path()), place);
+    }
+    Ok(())
+}
+
 #[test]
 fn the_hook_takes_keys_along_or_fails() -> Outcome {
-    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/initramfs-tools/hooks/vfield");
-    let run = |machine: &Machine| sh(HOOK, &hook.display().to_string(), machine.0.path());
     let taken = |machine: &Machine, name: &str| {
         let own = machine.path("own");
         fs::read(machine.path("initramfs").join(own.strip_prefix("/").expect("absolute")).join(name))
     };
-    let none = Machine::new()?;
-    assert_eq!((run(&none).as_str(), none.path("initramfs").exists()), ("", false));
-    let machine = Machine::new()?.has("own/trust/my site.pub", b"site")?.has("own/trust/b.pub", b"b")?;
+    let with_program = || Machine::new()?.has_program("usr/bin/vfield");
+    let none = with_program()?;
+    assert_eq!((run_hook(&none).as_str(), none.path("initramfs").exists()), ("", false));
+    let machine = with_program()?.has("own/trust/my site.pub", b"site")?.has("own/trust/b.pub", b"b")?;
     let machine = machine.has("own/admission/c.pub", b"c")?;
-    assert_eq!(run(&machine), "");
+    assert_eq!(run_hook(&machine), "");
     assert_eq!(taken(&machine, "admission/c.pub")?, b"c");
     assert_eq!((taken(&machine, "trust/my site.pub")?, taken(&machine, "trust/b.pub")?), (b"site".into(), b"b".into()));
     let machine = machine.has("own/initramfs.key", b"key")?;
-    let said = run(&machine);
+    let said = run_hook(&machine);
     assert!(said.contains("the field's key is in this initramfs") && !said.contains("failed"), "{said}");
     assert_eq!(taken(&machine, "initramfs.key")?, b"key");
-    let empty = Machine::new()?.has("own/trust/README", b"")?;
-    let said = run(&empty);
+    let empty = with_program()?.has("own/trust/README", b"")?;
+    let said = run_hook(&empty);
     assert!(said.contains("has no *.pub") && said.ends_with("failed"), "{said}");
     Ok(())
 }
