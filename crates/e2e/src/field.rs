@@ -162,6 +162,16 @@ pub fn live(status: &Value) -> Vec<String> {
     nodes.filter_map(|node| node["addr"].as_str().map(str::to_owned)).collect()
 }
 
+/// Nobody was charged with anything by this node. On a busy machine a living node may be taken for
+/// dead, and denies it; that is no charge.
+///
+/// # Panics
+/// If the status has no misdeeds.
+pub fn is_uncharged(status: &Value) -> bool {
+    let misdeeds = status["misdeeds"].as_object().expect("counts");
+    misdeeds.iter().all(|(kind, count)| kind == "denials" || *count == 0)
+}
+
 /// State of a member in a node's view.
 pub fn state_of(status: &Value, addr: SocketAddr) -> Option<String> {
     let nodes = status["nodes"].as_array().into_iter().flatten();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vfield_e2e::field::{Field, NEWS, Plan, live, while_running};
+use vfield_e2e::field::{Field, NEWS, Plan, is_uncharged, live, while_running};
 use vfield_e2e::program::vfield;
 use vfield_e2e::{Outcome, liar};
 use vfield_lab::bytes::{MIB, random_file};
@@ -110,10 +110,10 @@ fn a_link_goes_on_when_its_keys_are_worn_out() -> Outcome {
     client::compare_nbd(lab.host(1), &node.uri(""), &image)?;
     assert_eq!(overheard.ended(), ended, "a link has ended");
     for daemon in [&origin, &node] {
+        // A busy machine may take a living node for dead for a moment.
+        daemon.wait_status("both are members", NEWS, |status| live(status).len() == 2)?;
         let status = daemon.status()?;
-        let misdeeds = status["misdeeds"].as_object().into_iter().flatten();
-        assert_eq!(misdeeds.filter(|(_, count)| **count != 0).count(), 0, "{status:#}");
-        assert_eq!(live(&status).len(), 2, "{status:#}");
+        assert!(is_uncharged(&status), "{status:#}");
     }
     Ok(())
 }

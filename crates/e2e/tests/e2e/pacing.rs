@@ -18,9 +18,12 @@ const IMAGE_BYTES: u64 = 12 * MIB + 777;
 /// The measured part: bytes at the beginning are those of the greeting, and of credit.
 const FROM_BYTES: u64 = 2 * MIB;
 const TO_BYTES: u64 = 10 * MIB;
-/// A busy machine falls behind its limit; a limit that counts bytes twice is at a half. Above it
-/// nothing is forgiven but the accuracy that the document promises.
-const SHARE_MIN: f64 = 0.6;
+/// Length of a part of the measured time: some tenths of a second.
+const PART_BYTES: u64 = MIB;
+/// A busy machine falls behind its limit now and then, but not in each part of the transfer; a limit
+/// that counts bytes twice is at a half in all of them.
+const SHARE_MIN: f64 = 0.85;
+/// Above the limit nothing is forgiven but the accuracy that the document promises.
 const SHARE_MAX: f64 = 1.03;
 
 fn moved(status: &Value) -> u64 {
@@ -30,20 +33,29 @@ fn moved(status: &Value) -> u64 {
         .sum()
 }
 
-/// The rate at which a node moves chunks, over more than two seconds, as it says itself.
-fn rate(node: &Daemon) -> Result<f64, Failed> {
+/// Bytes a second at which a node moves chunks, as it says itself: over all of the measured time,
+/// and in its fastest part.
+fn rates(node: &Daemon) -> Result<(f64, f64), Failed> {
     let at = |bytes: u64| -> Result<(f64, u64), Failed> {
         node.wait_status("moved", daemon::FILL_LIMIT, |status| moved(status) >= bytes)?;
         let status = node.status()?;
         Ok((status["uptime_s"].as_f64().unwrap_or_default(), moved(&status)))
     };
-    let ((from, before), (to, after)) = (at(FROM_BYTES)?, at(TO_BYTES)?);
-    Ok((after - before) as f64 / (to - from))
+    let rate = |from: &(f64, u64), to: &(f64, u64)| (to.1 - from.1) as f64 / (to.0 - from.0);
+    let first = at(FROM_BYTES)?;
+    let (mut last, mut fastest) = (first, 0.0_f64);
+    while last.1 < TO_BYTES {
+        let next = at(last.1 + PART_BYTES)?;
+        fastest = fastest.max(rate(&last, &next));
+        last = next;
+    }
+    Ok((rate(&first, &last), fastest))
 }
 
 fn keeps(node: &Daemon, limit: f64) -> Outcome {
-    let share = rate(node)? / limit;
-    assert!((SHARE_MIN..SHARE_MAX).contains(&share), "{share:.3} of the limit");
+    let (all, fastest) = rates(node)?;
+    let [all, fastest] = [all, fastest].map(|rate| rate / limit);
+    assert!(all < SHARE_MAX && fastest > SHARE_MIN, "{all:.3} of the limit, {fastest:.3} in the fastest part");
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use vfield_core::wire::HEADER;
 use vfield_e2e::bully::{self, Name};
-use vfield_e2e::field::{Field, NEWS, Plan, live};
+use vfield_e2e::field::{Field, NEWS, Plan, is_uncharged, live};
 use vfield_e2e::program::vfield;
 use vfield_e2e::watch::Watch;
 use vfield_e2e::{Failed, Outcome};
@@ -35,13 +35,6 @@ fn start(lab: &Lab, image: &std::path::Path, program: &Vfield, machine: usize) -
         return program.serve(host, &[image]).ready();
     }
     program.join(host, lab.host(machine - 1).addr()).store(STORES[machine]).args(&["--join-boost", "9"]).ready()
-}
-
-/// Nobody was charged with anything. On a busy machine a node that lives may be taken for dead, and
-/// denies it.
-fn is_uncharged(status: &Value) -> bool {
-    let misdeeds = status["misdeeds"].as_object().expect("counts");
-    misdeeds.iter().all(|(kind, count)| kind == "denials" || *count == 0)
 }
 
 /// All know each other, all is held, and nobody was charged.
