@@ -20,8 +20,8 @@ const FROM_BYTES: u64 = 2 * MIB;
 const TO_BYTES: u64 = 10 * MIB;
 /// Length of a part of the measured time: some tenths of a second.
 const PART_BYTES: u64 = MIB;
-/// A busy machine falls behind its limit now and then, but not in each part of the transfer; a limit
-/// that counts bytes twice is at a half in all of them.
+/// A busy machine falls behind its limit now and then, but not in each part of the transfer; a
+/// limit that counts bytes twice is at a half in all of them.
 const SHARE_MIN: f64 = 0.85;
 /// Above the limit nothing is forgiven but the accuracy that the document promises.
 const SHARE_MAX: f64 = 1.03;
