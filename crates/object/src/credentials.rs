@@ -156,7 +156,7 @@ impl Credentials {
 }
 
 /// The key in a section of a file.
-fn keys_of(path: &PathBuf, profile: &str) -> Option<Keys> {
+fn keys_of(path: &Path, profile: &str) -> Option<Keys> {
     let text = read(path)?;
     let of = |name| value(&text, profile, name);
     let (id, secret) = (of("aws_access_key_id")?, of("aws_secret_access_key")?);

@@ -15,7 +15,7 @@ use hyper::Method;
 use hyper::header::{AUTHORIZATION, HeaderName};
 use serde::Deserialize;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::time::timeout;
 use vfield_block::object::ObjectError;
 
@@ -190,7 +190,7 @@ fn no_keys(at: &Address) -> ObjectError {
     ObjectError::passing(format!("{} answers with no keys that count now", at.server.authority()))
 }
 
-fn text_of(path: &PathBuf) -> Result<String, ObjectError> {
+fn text_of(path: &Path) -> Result<String, ObjectError> {
     let text = read(path).map(|text| text.trim().to_owned()).filter(|text| printable(text));
     text.ok_or_else(|| ObjectError::lasting(format!("{}: no token is in it", path.display())))
 }

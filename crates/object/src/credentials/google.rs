@@ -41,21 +41,18 @@ pub enum GoogleService {
 
 /// The file of an account.
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Account {
-    ServiceAccount {
-        client_email: String,
-        private_key: String,
-        token_uri: Option<String>,
-    },
-    AuthorizedUser {
-        client_id: String,
-        client_secret: String,
-        refresh_token: String,
-    },
+    #[serde(rename = "service_account")]
+    Service { client_email: String, private_key: String, token_uri: Option<String> },
+    #[serde(rename = "authorized_user")]
+    Person { client_id: String, client_secret: String, refresh_token: String },
     #[serde(other)]
     Other,
 }
+
+/// The fields of a form.
+type Form = Vec<(&'static str, String)>;
 
 #[derive(Serialize)]
 struct Claims<'a> {
@@ -134,12 +131,12 @@ impl GoogleService {
 }
 
 /// Where the owner of this file asks for a token, and how.
-fn question(file: &Path) -> Result<(Address, Vec<(&'static str, String)>), ObjectError> {
+fn question(file: &Path) -> Result<(Address, Form), ObjectError> {
     let wrong = |why: &str| ObjectError::lasting(format!("{}: {why}", file.display()));
     let text = read(file).ok_or_else(|| wrong("it cannot be read"))?;
     let account: Account = serde_json::from_str(&text).map_err(|_| wrong("it is no file of an account"))?;
     match account {
-        Account::ServiceAccount { client_email, private_key, token_uri } => {
+        Account::Service { client_email, private_key, token_uri } => {
             let uri = token_uri.unwrap_or_else(|| TOKENS.to_owned());
             let at = Address::parse(&uri).map_err(|why| wrong(&format!("its token_uri: {why}")))?;
             if !at.server.tls && !at.server.is_own() {
@@ -151,7 +148,7 @@ fn question(file: &Path) -> Result<(Address, Vec<(&'static str, String)>), Objec
             let kind = "urn:ietf:params:oauth:grant-type:jwt-bearer".to_owned();
             Ok((at, vec![("grant_type", kind), ("assertion", signed)]))
         }
-        Account::AuthorizedUser { client_id, client_secret, refresh_token } => {
+        Account::Person { client_id, client_secret, refresh_token } => {
             let at = Address::parse(TOKENS).map_err(|why| wrong(&why))?;
             let form = vec![
                 ("grant_type", "refresh_token".to_owned()),
