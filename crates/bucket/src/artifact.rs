@@ -5,23 +5,21 @@
 //! where it was cut off. Memory is bounded by a part, and by the hashes.
 
 use crate::list::HASHES;
-use crate::patience::patiently;
+use crate::patience::{FAILURES_MAX, patiently};
 use crate::source::{Source, read};
 use crate::upload::Uploaded;
 use crate::{BucketError, ended};
 use bytes::Bytes;
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::sync::Arc;
 use vfield_block::extent::Extent;
 use vfield_block::object::ObjectError;
+use vfield_core::hex::write_hex;
 use vfield_object::{Push, Upload};
 
 /// Length of a part in bytes: a multiple of each chunk size. At 1 Gbit/s it takes 0.13 s.
 const PART_BYTES: u64 = 16 << 20;
-/// Parts of a blob that may fail in turn.
-const FAILURES_MAX: u32 = 9;
 /// The kind of the artifact, and of its blobs.
 const KIND: &str = "application/vnd.vfield.image.v1";
 /// The content that registries expect where a container has its settings.
@@ -147,9 +145,8 @@ async fn digest_of(source: &Arc<impl Source>) -> Result<(String, u64), BucketErr
 }
 
 fn digest(context: Context) -> String {
-    context.finish().as_ref().iter().fold("sha256:".to_owned(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    let mut text = "sha256:".to_owned();
+    // Writing to a string cannot fail.
+    let _ = write_hex(&mut text, context.finish().as_ref());
+    text
 }

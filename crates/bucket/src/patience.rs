@@ -10,7 +10,7 @@ use vfield_core::doubling::Doubling;
 const PAUSES: Doubling = Doubling { first: Duration::from_millis(200), longest: Duration::from_secs(20) };
 /// A step fails after so many failures, in about a minute. A publish of hours outlives the restart
 /// of a store.
-const FAILURES_MAX: u32 = 9;
+pub const FAILURES_MAX: u32 = 9;
 
 /// An error that may pass by itself.
 pub trait Passing: Display {

@@ -8,6 +8,7 @@ mod words;
 
 use crate::args::{BucketAction, BucketOptions, PublishOptions};
 use crate::source_file;
+use crate::source_object::variable;
 use source::Hashed;
 use std::path::Path;
 use std::sync::Arc;
@@ -127,7 +128,6 @@ enum To {
 impl To {
     fn parse(url: &str, file: &Path) -> Result<Self, Failure> {
         if Push::is_meant(url) {
-            let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
             let bad = |why: BadPlace| Failure::usage(format!("the address in a registry: {}", why.fact));
             let push = Push::parse(url, &variable).map_err(|why| bad(why).hint(words::FORMS))?;
             return Ok(Self::Artifact { push, name: source_file::name_of(file)? });
@@ -149,7 +149,6 @@ impl To {
 
 /// A bucket without a tag.
 fn all(url: &str) -> Result<Bucket, Failure> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let bad = |fact| Failure::usage(format!("the address of a bucket: {fact}")).hint(words::FORMS);
     if url.contains('#') {
         return Err(bad("it names a tag, and all of the bucket is meant".to_owned()));

@@ -50,6 +50,12 @@ pub fn mirrors(mirrors: &[PathBuf], files: &[PathBuf]) -> Result<Vec<Place>, Fai
     Ok(found)
 }
 
+/// A variable of the environment that is set and not empty.
+#[cfg(feature = "objects")]
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// An object that was named.
 #[cfg(feature = "objects")]
 pub enum Place {
@@ -80,7 +86,6 @@ impl Place {
         if vfield_object::Bucket::is_meant(text) && text.contains('#') {
             return Err(crate::bucket::missing());
         }
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let parsed = Parsed::parse(text, &variable).map_err(|bad| {
             let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
             let hint = "give https://HOST/PATH, s3://BUCKET/KEY, gs://BUCKET/KEY, az://ACCOUNT/CONTAINER/BLOB or oci:HOST/REPOSITORY:TAG; SSL_CERT_FILE names other authorities";

@@ -101,7 +101,7 @@ impl Credentials {
                 return Ok(Self::File { path, profile });
             }
         }
-        Ok(service.map_or(Self::None, |service| Self::Lent(Arc::new(Lender::new(Service::Aws(service))))))
+        Ok(Self::lent(service.map(Service::Aws)))
     }
 
     /// Those for Google's buckets: for the file that the environment names. Else for the usual one,
@@ -111,7 +111,7 @@ impl Credentials {
     /// In words, if a variable is wrong.
     pub fn of_google(variable: Variable<'_>, elsewhere: bool) -> Result<Self, String> {
         let service = GoogleService::find(variable, elsewhere)?;
-        Ok(service.map_or(Self::None, |service| Self::Lent(Arc::new(Lender::new(Service::Google(service))))))
+        Ok(Self::lent(service.map(Service::Google)))
     }
 
     /// Those for blobs of an account of Azure: its key, else by a service that the environment
@@ -124,7 +124,12 @@ impl Credentials {
             return Ok(Self::Given(Keys { id: account.to_owned(), secret, token: None }));
         }
         let service = AzureService::find(variable, elsewhere)?;
-        Ok(service.map_or(Self::None, |service| Self::Lent(Arc::new(Lender::new(Service::Azure(service))))))
+        Ok(Self::lent(service.map(Service::Azure)))
+    }
+
+    /// Those that a service lends, if there is one.
+    fn lent(service: Option<Service>) -> Self {
+        service.map_or(Self::None, |service| Self::Lent(Arc::new(Lender::new(service))))
     }
 
     /// The pass for a request that is sent now.

@@ -11,7 +11,6 @@ use crate::tokens::Tokens;
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, AUTHORIZATION, WWW_AUTHENTICATE};
 use serde::Deserialize;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vfield_block::object::ObjectError;
@@ -88,8 +87,7 @@ impl Repository {
         };
         let mut server = Address::parse(&format!("https://{host}"))?.server;
         // Registries of the machine itself have no certificates, by a custom of all clients.
-        let is_own = server.host == "localhost" || server.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-        if scheme == "oci+http" || is_own {
+        if scheme == "oci+http" || server.is_own() {
             server = Address::parse(&format!("http://{host}"))?.server;
         }
         let in_home = || variable("HOME").map(|home| format!("{home}/.docker"));

@@ -19,7 +19,7 @@ pub enum Keeper {
 }
 
 /// How the addresses of buckets begin.
-pub const SCHEMES: [(&str, Keeper); 2] = [("s3://", Keeper::S3), ("gs://", Keeper::Google)];
+const SCHEMES: [(&str, Keeper); 2] = [("s3://", Keeper::S3), ("gs://", Keeper::Google)];
 
 /// Splits the address of something in a bucket; `None` if it is none.
 pub fn split(text: &str) -> Option<(Keeper, &str)> {
