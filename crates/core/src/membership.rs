@@ -49,6 +49,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc as Shared;
 use std::time::Duration;
+use telling::Pace;
 use vfield_block::gather::Gather as _;
 use watch::Watch;
 
@@ -374,7 +375,7 @@ impl Membership {
         self.now = now;
         // This supersedes its earlier statements about itself.
         self.restate(Identity { addr, ..*self.me() }, self.mine.incarnation.saturating_add(1));
-        self.pass_on(Topic::Member(self.me().node), None);
+        self.pass_on(Topic::Member(self.me().node), Pace::Soon, None);
         self.finish()
     }
 

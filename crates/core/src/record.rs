@@ -7,7 +7,7 @@
 //! which is most of a record, is in memory once for all of them.
 
 use crate::identity::NodeId;
-use crate::image::{Header, ImageId};
+use crate::image::{Geometry, Header, ImageId};
 use crate::names::Names;
 use crate::placement::{Arc, Filled};
 use crate::signing::{Context, PublicKey, Signature, Signatures};
@@ -195,6 +195,12 @@ impl Record {
     /// others cannot connect to it.
     pub fn offers_nothing(&self) -> bool {
         self.leaving && !self.origin && self.arc.length == 0
+    }
+
+    /// True if its arc is filled: the end of its progress.
+    pub fn is_whole(&self) -> bool {
+        let size = Header::decode(&self.subject.header).map_or(0, |header| Geometry::new(header).chunks());
+        self.filled.count >= size
     }
 
     /// Forgets what its node did not sign.

@@ -10,6 +10,7 @@ use super::effects::Rival;
 use super::member::{Member, State};
 use super::message::Item;
 use super::news::Topic;
+use super::telling::Pace;
 use crate::identity::Identity;
 use crate::outbid::{CLAIM_MAX, latest_believed};
 use crate::record::Record;
@@ -122,7 +123,7 @@ impl Membership {
     fn assert_life(&mut self) {
         self.denials += 1;
         self.effects.denied = true;
-        self.pass_on(Topic::Member(self.me().node), None);
+        self.pass_on(Topic::Member(self.me().node), Pace::Soon, None);
     }
 
     /// Handles a statement about what this node holds. If it counts more than this node's own, an

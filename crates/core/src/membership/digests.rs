@@ -7,7 +7,6 @@
 use super::Membership;
 use super::member::Member;
 use crate::identity::Identity;
-use crate::image::{Geometry, Header};
 use crate::placement::mix;
 use crate::record::Record;
 use crate::snapshot::Known;
@@ -35,9 +34,8 @@ fn of_member(said: &Member) -> u64 {
 
 /// A record's progress does not count, apart from its end: gossip tells of it all the time.
 fn of_record(digest: u64, record: &Record) -> u64 {
-    let Record { version, subject, origin, arc, filled, leaving, signature, .. } = record;
-    let size = Header::decode(&subject.header).map_or(0, |header| Geometry::new(header).chunks());
-    let flags = u64::from(filled.count >= size) | u64::from(*origin) << 1 | u64::from(*leaving) << 2;
+    let Record { version, subject, origin, arc, leaving, signature, .. } = record;
+    let flags = u64::from(record.is_whole()) | u64::from(*origin) << 1 | u64::from(*leaving) << 2;
     let digest = fold(digest, &[*version, flags, arc.start, arc.length]);
     let digest = subject.names.iter().fold(digest, |digest, name| fold_bytes(digest, name.as_bytes()));
     [&subject.image.0[..], &subject.header, signature.0.as_flattened()].into_iter().fold(digest, fold_bytes)

@@ -11,7 +11,7 @@ use super::member::{Departed, Departure, Member, State};
 use super::message::Item;
 use super::news::Topic;
 use super::roster::Occupant;
-use super::telling::{PARTNERS_EVERY, SMALL};
+use super::telling::{PARTNERS_EVERY, Pace, SMALL};
 use super::{Effects, GRACE, GRACE_HEARD, Membership};
 use crate::config::SYNC_EVERY;
 use crate::identity::{Identity, NodeId};
@@ -202,7 +202,7 @@ impl Membership {
             };
             self.effects.down.extend(change.down.into_iter().map(|identity| Departed { identity, how }));
         }
-        self.pass_on(Topic::Member(identity.node), from);
+        self.pass_on(Topic::Member(identity.node), Pace::Soon, from);
     }
 
     /// Takes in a record that came from `teller`; it is not passed on to `from`.
@@ -272,10 +272,14 @@ impl Membership {
     /// Takes in a record that is believed, or this node's own, and tells all but `from`.
     pub(super) fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
         let key = record.key();
+        // Progress comes all the time, and its end is what others wait for.
+        let news = |record: &Record| (record.version, record.is_whole());
+        let before = self.records.get(&key).map(news);
         if self.records.learn(record)
             && let Some(known) = self.records.get(&key)
         {
-            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), from);
+            let pace = if before == Some(news(known)) { Pace::Seldom } else { Pace::Soon };
+            self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), pace, from);
         }
     }
 

@@ -15,16 +15,24 @@ pub(super) const SMALL: usize = 8;
 pub(super) const PARTNERS_EVERY: Duration = Duration::from_millis(250);
 /// How long news waits for more news: nodes that start together agree on homes before they fetch.
 pub(super) const NEWS_AFTER: Duration = Duration::from_millis(10);
-/// Interval at which partners hear of members that come and go.
-const MEMBERS_EVERY: Duration = Duration::from_millis(50);
-/// Interval at which partners hear of holdings, times [`Membership::talk`]: holdings change all the
-/// time.
-const RECORDS_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which partners hear of what happens once: members that come and go, and stores.
+const SOON_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which partners hear of progress, times [`Membership::talk`]: it changes all the time.
+const SELDOM_EVERY: Duration = Duration::from_millis(100);
 /// Most datagrams of news to one partner at once; the rest goes at the next interval.
 const DATAGRAMS_AT_ONCE: usize = 4;
 /// Most answers in a second to unknown nodes. Each is three times as long as the question, whose
 /// source may be forged.
 const TO_STRANGERS: u32 = 32;
+
+/// How soon partners hear of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// It happens once.
+    Soon,
+    /// It changes all the time.
+    Seldom,
+}
 
 impl Membership {
     /// A member to exchange snapshots with, another for each number. Partners in each second turn,
@@ -40,13 +48,15 @@ impl Membership {
         live.get(node).copied()
     }
 
-    pub(super) fn pass_on(&mut self, topic: Topic, from: Option<NodeId>) {
+    /// Passes an item on to all partners but `from`, soon, or at the pace of what changes all the
+    /// time.
+    pub(super) fn pass_on(&mut self, topic: Topic, pace: Pace, from: Option<NodeId>) {
         if from == Some(self.me().node) {
             return;
         }
-        let every = match topic {
-            Topic::Member(_) => self.paced(MEMBERS_EVERY),
-            Topic::Record(..) => RECORDS_EVERY * self.talk(),
+        let every = match pace {
+            Pace::Soon => self.paced(SOON_EVERY),
+            Pace::Seldom => SELDOM_EVERY * self.talk(),
         };
         self.news.push(topic, from, self.now);
         let at = (self.now + NEWS_AFTER).max(self.last_sent + every);
@@ -64,7 +74,7 @@ impl Membership {
                 }
             }
         }
-        self.tell_at = (!self.news.all_sent()).then(|| self.now + RECORDS_EVERY);
+        self.tell_at = (!self.news.all_sent()).then(|| self.now + SELDOM_EVERY);
     }
 
     /// Sends a datagram with as much news for its receiver as fits, to where it lives.

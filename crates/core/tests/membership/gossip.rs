@@ -9,7 +9,8 @@ use std::time::Duration;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::membership::{Level, Membership};
 use vfield_core::outbid::{CLAIM_MAX, FIRST_MAX};
-use vfield_core::placement::mix;
+use vfield_core::placement::{Filled, mix};
+use vfield_core::record::Record;
 use vfield_core::time::Time;
 
 #[test]
@@ -137,6 +138,30 @@ fn a_member_that_is_slandered_denies_it() {
     assert!(room.agrees());
     room.run(Duration::from_secs(5));
     assert!(room.deaths.is_empty());
+}
+
+/// Progress comes all the time, and a large room hears of it seldom. The end of it comes once, and
+/// readers wait for it.
+#[test]
+fn a_store_that_is_full_is_known_to_all_soon() {
+    let mut room = room(200);
+    let node = room.members[7].me().node;
+    let announced = |room: &mut Room, filled| {
+        let record = Record { filled: Filled { from: 0, count: filled }, ..record(node, 1, 10) };
+        let effects = room.members[7].announce(record, room.now);
+        room.apply(7, effects);
+        let start = room.now;
+        let is_known = |member: &Membership| member.records().of(node).iter().any(|known| known.filled.count == filled);
+        while !room.members.iter().all(is_known) {
+            room.run(Duration::from_millis(10));
+        }
+        room.now - start
+    };
+    // All have just spoken.
+    announced(&mut room, 10);
+    let seldom = announced(&mut room, 20);
+    let soon = announced(&mut room, 256);
+    assert!(2 * soon < seldom, "full: {soon:?}, more than before: {seldom:?}");
 }
 
 #[test]
