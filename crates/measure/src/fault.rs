@@ -7,6 +7,7 @@
 //! drawn from a seed. Used by the `faults` program and by tests; knows nothing of the protocol
 //! between nodes.
 
+mod accounts;
 mod deeds;
 mod field;
 mod finding;
@@ -63,7 +64,11 @@ pub fn run(fault: Fault, plan: &Plan) -> Result<Finding, LabError> {
     // A reader that hangs has said nothing: it is to have been heard by then, or to be missed.
     let struck = outcome.and_then(|deed| {
         field.keep_alive_for(AFTERWARDS)?;
-        readers.all_read(reader::HANGS)?;
+        readers.all_read(reader::WAITS).or_else(|_| {
+            let accounts = accounts::of_daemons(&mut field);
+            let late = |_| LabError::Late { what: format!("all readers read; {accounts}"), limit: reader::HANGS };
+            readers.all_read(reader::HANGS).map_err(late)
+        })?;
         Ok(deed)
     });
     let readings = readers.stop();

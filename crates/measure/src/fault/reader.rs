@@ -22,6 +22,9 @@ const CONNECT_EVERY: Duration = Duration::from_millis(5);
 /// A read that takes longer hangs, and is an error.
 pub(super) const HANGS: Duration = Duration::from_secs(90);
 
+/// A reader that got nothing for so long is looked into: no fault explains it.
+pub(super) const WAITS: Duration = Duration::from_secs(20);
+
 /// A wait of this length is written down.
 const STALL: Duration = Duration::from_millis(500);
 
