@@ -4,6 +4,7 @@
 //! each address, the latest; at most [`FORMER_MAX`]. Those that held nothing make room first.
 
 use crate::chunk::Chunk;
+use crate::config::SYNC_EVERY;
 use crate::identity::Identity;
 use crate::image::ImageId;
 use crate::membership::{Departed, Departure};
@@ -16,6 +17,8 @@ use std::time::Duration;
 const FORMER_MAX: usize = 32;
 /// How long a former member is remembered in any case: as long as a machine may be in repair.
 const REMEMBERED: Duration = Duration::from_secs(3600);
+/// A member that is wrongly taken for dead hears of it by then: all have exchanged snapshots.
+const RETURNS_WITHIN: Duration = SYNC_EVERY;
 
 /// A member that went.
 #[derive(Debug, Clone)]
@@ -77,6 +80,13 @@ impl FormerMembers {
     /// True if there are none.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// True if a holder of a chunk died less than [`RETURNS_WITHIN`] ago. It may only seem so: a node on a busy
+    /// machine, or behind a cable that was pulled, is back before long.
+    pub fn has_lost(&self, image: ImageId, ring: &Ring, chunk: Chunk, now: Time) -> bool {
+        let died = |former: &Former| former.how == Departure::Died && now - former.at < RETURNS_WITHIN;
+        self.0.iter().any(|former| died(former) && former.had(image, ring, chunk))
     }
 
     /// The holder of a chunk that departed last.

@@ -233,7 +233,9 @@ impl Node {
         let goal = (image.number, chunk);
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
         // An origin asks others only for what its own file no longer has.
-        let why = match (fetch.source_changed || image.origin, fetch.tried.is_empty()) {
+        let changed = fetch.source_changed || image.origin;
+        let hopes = self.former.has_lost(id, image.map.ring(), chunk, now);
+        let why = match (changed && !hopes, fetch.tried.is_empty()) {
             (true, _) => Why::SourceChanged,
             (false, false) => Why::Refused,
             (false, true) => Why::NoHolder,

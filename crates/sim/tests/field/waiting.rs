@@ -4,6 +4,7 @@ use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Why;
+use vfield_sim::field::Field;
 use vfield_sim::machine::Fault;
 
 #[test]
@@ -93,6 +94,32 @@ fn a_changed_source_is_told_apart() {
     let bad = field.read(nodes[0], 0, bare..bare + 1);
     field.until("the read failed", secs(2), |field| field.readers[bad].is_done());
     assert!(matches!(field.readers[bad].failed, Some(ReadError::SourceChanged(_))), "{:?}", field.readers[bad].failed);
+}
+
+/// A file that has changed is no reason to fail a read while a holder that seems dead may be back.
+#[test]
+fn a_changed_source_fails_no_read_whose_holder_died_a_moment_ago() {
+    for comes_back in [true, false] {
+        let (mut field, nodes) = filled_field(7, 2, 150);
+        let [reader, holder] = nodes[..] else { panic!("two nodes") };
+        let has = |field: &Field, node: usize, chunk| field.machines[node].has(0, Chunk(chunk));
+        let only = (0..600).find(|chunk| has(&field, holder, *chunk) && !has(&field, reader, *chunk));
+        let only = only.expect("a chunk of the holder alone");
+        field.set_fault(0, Fault::Changed);
+        field.set_fault(holder, Fault::Paused);
+        let is_dead = |field: &Field| field.machines[reader].node.members().len() == 2;
+        field.until("the holder is taken for dead", secs(5), is_dead);
+        let read = field.read(reader, 0, only..only + 1);
+        field.run(secs(2));
+        assert!(!field.readers[read].is_done(), "{:?}", field.readers[read].failed);
+        if comes_back {
+            field.set_fault(holder, Fault::None);
+            field.until_read(&[read], secs(4));
+        } else {
+            field.until("the read failed", secs(12), |field| field.readers[read].is_done());
+            assert!(matches!(field.readers[read].failed, Some(ReadError::SourceChanged(_))));
+        }
+    }
 }
 
 /// A node whose store lacks unavailable chunks goes on with the available ones.
