@@ -5,7 +5,7 @@
 //! where it was cut off. Memory is bounded by a part, and by the hashes.
 
 use crate::list::HASHES;
-use crate::patience::{FAILURES_MAX, patiently};
+use crate::patience::{patiently, waits};
 use crate::source::{Source, read};
 use crate::upload::Uploaded;
 use crate::{BucketError, ended};
@@ -111,8 +111,7 @@ where
                 (upload, at, failures) = (next, end, 0);
                 progress(at);
             }
-            Err(error) if error.may_pass() && failures < FAILURES_MAX => {
-                tracing::info!(%error, "a registry is asked how far it is");
+            Err(error) if waits(failures, &error).await => {
                 failures += 1;
                 (upload, at) = patiently(|| push.so_far(&upload)).await.map_err(store)?;
             }

@@ -10,7 +10,7 @@ use vfield_core::doubling::Doubling;
 const PAUSES: Doubling = Doubling { first: Duration::from_millis(200), longest: Duration::from_secs(20) };
 /// A step fails after so many failures, in about a minute. A publish of hours outlives the restart
 /// of a store.
-pub const FAILURES_MAX: u32 = 9;
+const FAILURES_MAX: u32 = 9;
 
 /// An error that may pass by itself.
 pub trait Passing: Display {
@@ -33,18 +33,28 @@ impl Passing for BucketError {
     }
 }
 
+/// Waits for the next attempt after this failure, and `before` other ones in a row; false if it may
+/// not pass, or if these are too many.
+pub async fn waits(before: u32, error: &impl Passing) -> bool {
+    let asked = error.pause().filter(|_| before + 1 < FAILURES_MAX);
+    if let Some(asked) = asked {
+        let pause = PAUSES.pause(before).max(asked);
+        tracing::info!(%error, ?pause, "a store is asked again");
+        tokio::time::sleep(pause).await;
+    }
+    asked.is_some()
+}
+
 /// Does something again after growing pauses, as long as its failures may pass.
 pub async fn patiently<T, E: Passing, F>(mut attempt: impl FnMut() -> F) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,
 {
-    for failures in 0.. {
-        let outcome = attempt().await;
-        let asked = outcome.as_ref().err().and_then(Passing::pause).filter(|_| failures + 1 < FAILURES_MAX);
-        let (Err(error), Some(asked)) = (&outcome, asked) else { return outcome };
-        let pause = PAUSES.pause(failures).max(asked);
-        tracing::info!(%error, ?pause, "a bucket is asked again");
-        tokio::time::sleep(pause).await;
+    let mut failures = 0;
+    loop {
+        match attempt().await {
+            Err(error) if waits(failures, &error).await => failures += 1,
+            outcome => return outcome,
+        }
     }
-    unreachable!("the attempts are counted")
 }

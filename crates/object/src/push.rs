@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::connection::Connections;
 use crate::place::BadPlace;
 use crate::redirect;
-use crate::registry::{Repository, SCHEMES, refusal};
+use crate::registry::{Repository, SCHEMES};
 use crate::text::{Question, Text};
 use crate::trust;
 use bytes::Bytes;
@@ -79,7 +79,7 @@ impl Push {
             StatusCode::OK => Ok(true),
             status if status.is_redirection() => Ok(true),
             StatusCode::NOT_FOUND => Ok(false),
-            status => Err(refused(&at, status)),
+            _ => Err(refused(&at, &answer)),
         }
     }
 
@@ -126,7 +126,7 @@ impl Push {
         let query = upload.0.query.iter().cloned().chain([format!("digest={digest}")]);
         let at = Address { query: Some(query.collect::<Vec<_>>().join("&")), ..upload.0.clone() };
         let answer = self.ask(Question { method: Method::PUT, ..octets(&at) }).await?;
-        if answer.status.is_success() { Ok(()) } else { Err(refused(&at, answer.status)) }
+        if answer.status.is_success() { Ok(()) } else { Err(refused(&at, &answer)) }
     }
 
     /// Has the tag name this manifest.
@@ -137,7 +137,7 @@ impl Push {
         let at = self.repository.address("manifests", &self.tag);
         let question = Question { method: Method::PUT, body: manifest, kind: MANIFEST, ..Question::get(&at) };
         let answer = self.ask(question).await?;
-        if answer.status.is_success() { Ok(()) } else { Err(refused(&at, answer.status)) }
+        if answer.status.is_success() { Ok(()) } else { Err(refused(&at, &answer)) }
     }
 
     async fn ask(&self, question: Question<'_>) -> Result<Text, ObjectError> {
@@ -148,15 +148,15 @@ impl Push {
     }
 }
 
-/// The error of the server at an address that a status tells.
-fn refused(at: &Address, status: StatusCode) -> ObjectError {
-    refusal(&at.server.authority(), status)
+/// The error of the server at an address that its answer tells.
+fn refused(at: &Address, answer: &Text) -> ObjectError {
+    answer.refusal(&at.server.authority())
 }
 
 /// The place of the next part, as an answer with this status names it.
 fn goes_on(at: &Address, answer: &Text, status: StatusCode) -> Result<Upload, ObjectError> {
     if answer.status != status {
-        return Err(refused(at, answer.status));
+        return Err(refused(at, answer));
     }
     let location = header(answer, &LOCATION).map(|location| redirect::follow(at, location));
     let missing = || Err(format!("{} names no place for the upload", at.server.authority()));

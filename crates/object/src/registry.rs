@@ -163,7 +163,7 @@ impl Repository {
         let headers = [(ACCEPT, ACCEPTED.to_owned())];
         let answer = self.ask(connections, Question { headers: &headers, ..Question::get(at) }).await?;
         if answer.status != StatusCode::OK {
-            return Err(refusal(&host, answer.status));
+            return Err(answer.refusal(&host));
         }
         let named = serde_json::from_slice(&answer.bytes);
         named.map_err(|_| ObjectError::passing(format!("{host} answers with something else than a manifest")))
@@ -186,13 +186,6 @@ impl Repository {
             is_renewed = true;
         }
     }
-}
-
-/// The error of `host` that a status tells.
-pub fn refusal(host: &str, status: StatusCode) -> ObjectError {
-    let passes = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-    let why = format!("{status} from {host}");
-    if passes { ObjectError::passing(why) } else { ObjectError::lasting(why) }
 }
 
 /// Docker's registry, and its name in files of credentials.

@@ -29,6 +29,11 @@ pub struct Text {
 }
 
 impl Text {
+    /// The error of `host` that its status tells.
+    pub fn refusal(&self, host: &str) -> ObjectError {
+        refusal(host, self.status, &self.headers)
+    }
+
     /// Its text, unless it is a refusal of `host`, about which `what` says more.
     pub fn sound(&self, host: &str, what: &str) -> Result<String, ObjectError> {
         let text = String::from_utf8_lossy(&self.bytes);
@@ -36,7 +41,7 @@ impl Text {
             return Ok(text.trim().to_owned());
         }
         let code = code(&text).map_or_else(String::new, |code| format!(" ({code})"));
-        Err(match refusal(host, self.status, &self.headers) {
+        Err(match self.refusal(host) {
             ObjectError::Failed { why, after, lasting } => {
                 ObjectError::Failed { why: format!("{why}, {what}{code}"), after, lasting }
             }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use vfield_bucket::{BucketError, Source as _, Uploaded};
 use vfield_object::Push;
 
@@ -16,6 +17,8 @@ enum Wrong {
     Nothing,
     /// It takes so many bytes of the second part, and hangs up; once.
     Cuts(usize),
+    /// It refuses the third part, once, and asks for a pause of a second.
+    Busy,
     /// It refuses manifests.
     Refuses,
     /// It says that it has more bytes than were sent; after it has cut a part off.
@@ -28,6 +31,9 @@ struct State {
     manifests: BTreeMap<String, Vec<u8>>,
     upload: Vec<u8>,
     parts: usize,
+    /// When it asked for a pause, and how long it got one.
+    busy: Option<Instant>,
+    pause: Option<Duration>,
 }
 
 struct Registry {
@@ -93,6 +99,10 @@ fn answer(stream: TcpStream, state: &Mutex<State>, wrong: Wrong) -> std::io::Res
             if from != state.upload.len() {
                 return reply(&mut stream, 416, &goes_on);
             }
+            if wrong == Wrong::Busy && state.parts == 3 {
+                state.busy = Some(Instant::now());
+                return reply(&mut stream, 429, "retry-after: 1\r\n");
+            }
             state.upload.extend(&bytes[..cut.unwrap_or(length)]);
             if cut.is_some() {
                 return Ok(());
@@ -100,6 +110,7 @@ fn answer(stream: TcpStream, state: &Mutex<State>, wrong: Wrong) -> std::io::Res
             (202, goes_on)
         }
         ("GET", _) => {
+            state.pause = state.busy.map(|since| since.elapsed());
             let more = if wrong == Wrong::Lies { 1 << 40 } else { 0 };
             let last = (state.upload.len() + more).saturating_sub(1);
             (204, format!("{goes_on}range: 0-{last}\r\n"))
@@ -170,6 +181,15 @@ fn a_part_that_is_cut_off_goes_on_where_it_ended() {
         assert!(state.blobs.values().any(|blob| *blob == image.bytes), "{bytes}");
         assert_eq!(state.manifests.len(), 1);
     }
+}
+
+#[test]
+fn a_busy_registry_gets_the_pause_that_it_asks_for() {
+    let (registry, image) = (Registry::start(Wrong::Busy), image());
+    registry.push(&image).unwrap();
+    let state = registry.state.lock().unwrap();
+    assert!(state.blobs.values().any(|blob| *blob == image.bytes));
+    assert!(state.pause.is_some_and(|pause| pause >= Duration::from_secs(1)), "{:?}", state.pause);
 }
 
 #[test]

@@ -15,9 +15,9 @@ pub(super) const SMALL: usize = 8;
 pub(super) const PARTNERS_EVERY: Duration = Duration::from_millis(250);
 /// How long news waits for more news: nodes that start together agree on homes before they fetch.
 pub(super) const NEWS_AFTER: Duration = Duration::from_millis(10);
-/// Interval at which partners hear of what happens once: members that come and go, and stores.
+/// Interval at which partners hear of members that come and go, and of stores that are full.
 const SOON_EVERY: Duration = Duration::from_millis(50);
-/// Interval at which partners hear of progress, times [`Membership::talk`]: it changes all the time.
+/// Interval at which partners hear of progress, times [`Membership::talk`].
 const SELDOM_EVERY: Duration = Duration::from_millis(100);
 /// Most datagrams of news to one partner at once; the rest goes at the next interval.
 const DATAGRAMS_AT_ONCE: usize = 4;

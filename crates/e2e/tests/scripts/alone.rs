@@ -94,7 +94,8 @@ fn scripts_work_in_a_path_with_spaces_and_without_git() -> Outcome {
         "scripts/cast --help",
     ] {
         let done = unpacked.command(words).output()?;
-        assert!(done.status.success(), "{words}: {}", String::from_utf8_lossy(&done.stderr));
+        let [said, errors] = [&done.stdout, &done.stderr].map(|text| String::from_utf8_lossy(text));
+        assert!(done.status.success(), "{words}: {errors}{said}");
     }
     assert!(!unpacked.scratch.path().join("a target").exists(), "nothing was built");
     Ok(())
