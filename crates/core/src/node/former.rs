@@ -82,8 +82,8 @@ impl FormerMembers {
         self.0.is_empty()
     }
 
-    /// True if a holder of a chunk died less than [`RETURNS_WITHIN`] ago. It may only seem so: a node on a busy
-    /// machine, or behind a cable that was pulled, is back before long.
+    /// True if a holder of a chunk died less than [`RETURNS_WITHIN`] ago. It may only seem so: a
+    /// node on a busy machine, or behind a cable that was pulled, is back before long.
     pub fn has_lost(&self, image: ImageId, ring: &Ring, chunk: Chunk, now: Time) -> bool {
         let died = |former: &Former| former.how == Departure::Died && now - former.at < RETURNS_WITHIN;
         self.0.iter().any(|former| died(former) && former.had(image, ring, chunk))
