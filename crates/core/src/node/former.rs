@@ -40,9 +40,11 @@ impl Former {
 
     /// True if it had a chunk when it went.
     fn had(&self, image: ImageId, ring: &Ring, chunk: Chunk) -> bool {
+        let size = ring.size();
         self.had.iter().filter(|record| record.image() == image).any(|record| {
-            let on_arc = record.arc.contains(ring.place(chunk), ring.size());
-            record.origin || (on_arc && record.filled.contains(chunk, ring.size()))
+            let fits = record.arc.fits(size) && record.filled.fits(size);
+            let holds = || record.arc.contains(ring.place(chunk), size) && record.filled.contains(chunk, size);
+            record.origin || (fits && holds())
         })
     }
 }

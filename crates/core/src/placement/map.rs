@@ -76,8 +76,7 @@ impl Map {
         self.participants.clear();
         for holding in holdings {
             self.participants.push(holding.node);
-            let filled = Arc { start: holding.filled.from, length: holding.filled.count };
-            if holding.arc.length > 0 && holding.arc.fits(size) && filled.fits(size) {
+            if holding.arc.length > 0 && holding.arc.fits(size) && holding.filled.fits(size) {
                 self.holdings.push(holding);
             }
         }

@@ -114,6 +114,11 @@ impl Filled {
         self.distance(chunk, size) < self.count
     }
 
+    /// True if it could be the filled part of an arc of a ring of `size` places.
+    pub const fn fits(&self, size: u64) -> bool {
+        self.from < size && self.count <= size
+    }
+
     /// The chunk to look at next, if any is left.
     pub fn next(&self, size: u64) -> Option<Chunk> {
         (self.count < size).then(|| Chunk(((u128::from(self.from) + u128::from(self.count)) % u128::from(size)) as u64))

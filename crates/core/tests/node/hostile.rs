@@ -280,7 +280,8 @@ impl Bench {
         for view in self.node.images() {
             assert!(view.stored <= view.capacity && (0.0..=1.0).contains(&view.coverage.share));
         }
-        let _ = (self.node.members(), self.node.sole_chunks(), self.node.is_filled(), self.node.is_covered(1));
+        let _ = (self.node.members(), self.node.longest_waits(), self.node.former());
+        let _ = (self.node.sole_chunks(), self.node.is_filled(), self.node.is_covered(1));
     }
 
     fn answer(&mut self, at: usize, kind: u8, node: u64) -> Input {
