@@ -112,10 +112,12 @@ fn the_last_of_a_field_comes_back_with_all_of_it() -> Outcome {
     Ok(())
 }
 
-/// True once a process has ended, reaped or not.
+/// True once a process has ended with all its threads, reaped or not: the last one closes its
+/// sockets.
 fn is_over(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z')) && threads < 2
 }
 
 /// As the shipped units have it: the guard alone speaks to the service manager, which keeps the
@@ -146,7 +148,7 @@ fn a_store_outlives_its_guard_under_a_service_manager() -> Outcome {
     field.origin.kill();
     node.kill();
     process::kill(pair.daemon);
-    wait_until("the daemon is gone", AGAIN, || is_over(pair.daemon))?;
+    wait_until("both daemons are gone", AGAIN, || is_over(before) && is_over(pair.daemon))?;
     let (node, next) = start(&field, &mut manager)?;
     client::compare_all(field.host(0), &node, &field.image)?;
     is_back(&node)?;
