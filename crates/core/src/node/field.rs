@@ -3,6 +3,7 @@
 use super::images::Image;
 use super::{Node, Notice, Output, Timer};
 use crate::config;
+use crate::doubling::Doubling;
 use crate::identity::{Identity, NodeId};
 use crate::image::ImageId;
 use crate::membership::message::{self, Level};
@@ -16,7 +17,7 @@ use std::time::Duration;
 use vfield_block::gather::Gather as _;
 
 /// After joining, snapshots are exchanged at these intervals, so that a room that is switched on at
-/// once knows itself within two seconds.
+/// once knows itself within two seconds. Later ones are twice as long each time.
 const EARLY_SYNCS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(200),
@@ -181,7 +182,15 @@ impl Node {
         let misquoted = self.membership.misquoted(self.syncs).filter(|member| Some(*member) != chosen);
         self.outputs.extend(chosen.into_iter().chain(misquoted).map(Output::Sync));
         self.syncs = self.syncs.wrapping_add(1);
-        self.set(early.copied().unwrap_or_else(|| self.membership.sync_every()), Timer::Sync);
+        self.set(early.copied().unwrap_or_else(|| self.sync_later()), Timer::Sync);
+    }
+
+    /// The interval after the early ones: twice as long each time, up to that of a room in which
+    /// nothing happens. Newcomers of a crowd have heard of most members by then, and not of all.
+    fn sync_later(&self) -> Duration {
+        let longest = self.membership.sync_every();
+        let first = 2 * EARLY_SYNCS[EARLY_SYNCS.len() - 1];
+        Doubling { first, longest }.pause(self.syncs.saturating_sub(EARLY_SYNCS.len() as u32 + 1))
     }
 
     /// This node joins through a member that knows this latest generation, and answers soon.

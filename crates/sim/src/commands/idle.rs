@@ -8,13 +8,17 @@ use crate::scenario::units;
 use clap::Args;
 use std::time::{Duration, Instant};
 
+/// Time after which nothing is news any more. In a large room the last records of stores go round
+/// for a minute.
+const QUIET_AFTER: Duration = Duration::from_secs(60);
+
 /// `idle` and its options.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The machines and their network
     #[command(flatten)]
     pub room: Room,
-    /// Time of the measurement, once all stores are full
+    /// Time of the measurement, a minute after all stores are full
     #[arg(long = "for", default_value = "60s", value_parser = units::time, value_name = "TIME")]
     pub watched: Duration,
     /// Print one JSON object
@@ -22,7 +26,7 @@ pub struct Options {
     pub json: bool,
 }
 
-/// Fills all stores, then watches.
+/// Fills all stores, lets a minute pass, then watches.
 ///
 /// # Errors
 /// Options that make no sense; stores that do not fill.
@@ -36,6 +40,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let began = Instant::now();
     let (mut field, mut dice) = (room.field(), Dice::new(room.seed ^ 0x1D_1E));
     room.warm_up(&mut field, &mut dice)?;
+    field.run(QUIET_AFTER);
     let sent = |field: &crate::field::Field| -> Vec<u64> {
         field.machines.iter().map(|machine| machine.traffic.control_sent).collect()
     };
