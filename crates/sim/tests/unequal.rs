@@ -27,6 +27,13 @@ fn number(report: &Value, member: &str) -> f64 {
     report[member].as_f64().unwrap_or_else(|| panic!("no {member} in {report}"))
 }
 
+/// The middle one of three runs, each with a seed of its own: one may be unlucky.
+fn usual(run: impl Fn(&str) -> f64) -> f64 {
+    let mut runs = ["1", "2", "3"].map(run);
+    runs.sort_by(f64::total_cmp);
+    runs[1]
+}
+
 #[test]
 fn equal_links_are_the_link() {
     let (link, links) = (storm(&["-n", "6", "--link", "100M"]), storm(&["-n", "6", "--links", "100M"]));
@@ -161,8 +168,7 @@ fn machines_that_may_send_little_still_take_in_much() {
     let links = "100M,100M/10M@1..20/2";
     for warm in [&[][..], &["--warm"]] {
         let room = ["-n", "20", "--image", "64M", "--store", "6%", "--links", links, "--limited"];
-        let report = storm(&[&room, warm].concat());
-        let last = number(&report, "finish_over_bound");
+        let last = usual(|seed| number(&storm(&[&room, warm, &["--seed", seed]].concat()), "finish_over_bound"));
         assert!(last < 3.0, "{last} times what all ways out allow, {warm:?}");
     }
 }
@@ -182,10 +188,14 @@ fn a_machine_behind_a_slow_one_finds_out_that_it_is_fast() {
 /// A slow machine among filled stores, each chunk in three of them: nobody takes chunks from it.
 #[test]
 fn a_slow_holder_slows_no_other_down() {
-    let warm = |links| storm(&["-n", "10", "--image", "32M", "--links", links, "--warm", "--store", "30%"]);
-    let (equal, report) = (warm("100M"), warm("100M,10M@3"));
-    let usual = own_link(&equal, 1);
-    let others = (1..=10).filter(|machine| *machine != 3).map(|machine| own_link(&report, machine));
-    let worst = others.fold(0.0, f64::max);
-    assert!(worst < usual * 1.4, "{worst} of the link's time, {usual} if all are equal");
+    let others = || (1..=10).filter(|machine| *machine != 3);
+    let slowest = |links| {
+        usual(|seed| {
+            let room = ["-n", "10", "--image", "32M", "--store", "30%", "--links", links, "--warm", "--seed", seed];
+            let report = storm(&room);
+            others().map(|machine| own_link(&report, machine)).fold(0.0, f64::max)
+        })
+    };
+    let (equal, worst) = (slowest("100M"), slowest("100M,10M@3"));
+    assert!(worst < equal * 1.4, "{worst} of the link's time, {equal} if all are equal");
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use vfield_block::gather::Gather as _;
 
 /// After joining, snapshots are exchanged at these intervals, so that a room that is switched on at
-/// once knows itself within two seconds. Later ones are twice as long each time.
+/// once knows itself within two seconds.
 const EARLY_SYNCS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(200),
@@ -185,10 +185,13 @@ impl Node {
         self.set(early.copied().unwrap_or_else(|| self.sync_later()), Timer::Sync);
     }
 
-    /// The interval after the early ones: twice as long each time, up to that of a room in which
-    /// nothing happens. Newcomers of a crowd have heard of most members by then, and not of all.
+    /// The interval after the early ones. The eldest has told all that it knows; in a room that is
+    /// too large for that, intervals double.
     fn sync_later(&self) -> Duration {
         let longest = self.membership.sync_every();
+        if self.membership.live().len() < KNOWN_TO_ONE {
+            return longest;
+        }
         let first = 2 * EARLY_SYNCS[EARLY_SYNCS.len() - 1];
         Doubling { first, longest }.pause(self.syncs.saturating_sub(EARLY_SYNCS.len() as u32 + 1))
     }
