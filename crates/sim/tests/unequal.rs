@@ -27,11 +27,11 @@ fn number(report: &Value, member: &str) -> f64 {
     report[member].as_f64().unwrap_or_else(|| panic!("no {member} in {report}"))
 }
 
-/// The middle one of three runs, each with a seed of its own: one may be unlucky.
-fn usual(run: impl Fn(&str) -> f64) -> f64 {
-    let mut runs = ["1", "2", "3"].map(run);
-    runs.sort_by(f64::total_cmp);
-    runs[1]
+/// The middle one of so many runs, each with a seed of its own: some are unlucky.
+fn usual(runs: usize, run: impl Fn(&str) -> f64) -> f64 {
+    let mut found: Vec<f64> = (1..=runs).map(|seed| run(&seed.to_string())).collect();
+    found.sort_by(f64::total_cmp);
+    found[runs / 2]
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn machines_that_may_send_little_still_take_in_much() {
     let links = "100M,100M/10M@1..20/2";
     for warm in [&[][..], &["--warm"]] {
         let room = ["-n", "20", "--image", "64M", "--store", "6%", "--links", links, "--limited"];
-        let last = usual(|seed| number(&storm(&[&room, warm, &["--seed", seed]].concat()), "finish_over_bound"));
+        let last = usual(3, |seed| number(&storm(&[&room, warm, &["--seed", seed]].concat()), "finish_over_bound"));
         assert!(last < 3.0, "{last} times what all ways out allow, {warm:?}");
     }
 }
@@ -190,7 +190,8 @@ fn a_machine_behind_a_slow_one_finds_out_that_it_is_fast() {
 fn a_slow_holder_slows_no_other_down() {
     let others = || (1..=10).filter(|machine| *machine != 3);
     let slowest = |links| {
-        usual(|seed| {
+        // One in five takes half as long again.
+        usual(9, |seed| {
             let room = ["-n", "10", "--image", "32M", "--store", "30%", "--links", links, "--warm", "--seed", seed];
             let report = storm(&room);
             others().map(|machine| own_link(&report, machine)).fold(0.0, f64::max)
