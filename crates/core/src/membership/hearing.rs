@@ -272,13 +272,13 @@ impl Membership {
     /// Takes in a record that is believed, or this node's own, and tells all but `from`.
     pub(super) fn learn_record(&mut self, record: Record, from: Option<NodeId>) {
         let key = record.key();
-        // Progress comes all the time, and its end is what others wait for.
-        let news = |record: &Record| (record.version, record.is_whole());
-        let before = self.records.get(&key).map(news);
+        let before = self.records.get(&key).map(|before| (before.version, before.is_whole()));
         if self.records.learn(record)
             && let Some(known) = self.records.get(&key)
         {
-            let pace = if before == Some(news(known)) { Pace::Seldom } else { Pace::Soon };
+            // Progress comes all the time. Its end comes once, and others wait for it.
+            let is_progress = |(version, whole)| version == known.version && (whole || !known.is_whole());
+            let pace = if before.is_some_and(is_progress) { Pace::Seldom } else { Pace::Soon };
             self.pass_on(Topic::Record(key.node, Shared::clone(&known.subject)), pace, from);
         }
     }
