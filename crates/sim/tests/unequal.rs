@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::process::Command;
+use vfield_sim::report::Spread;
 
 /// The report of a storm, with an image of 4 MiB unless another one is asked for.
 fn storm(args: &[&str]) -> Value {
@@ -29,9 +30,7 @@ fn number(report: &Value, member: &str) -> f64 {
 
 /// The middle one of so many runs, each with a seed of its own: some are unlucky.
 fn usual(runs: usize, run: impl Fn(&str) -> f64) -> f64 {
-    let mut found: Vec<f64> = (1..=runs).map(|seed| run(&seed.to_string())).collect();
-    found.sort_by(f64::total_cmp);
-    found[runs / 2]
+    Spread::of((1..=runs).map(|seed| run(&seed.to_string()))).median
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::time::Duration;
 const FORMER_MAX: usize = 32;
 /// How long a former member is remembered in any case: as long as a machine may be in repair.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// A member that is wrongly taken for dead hears of it by then: all have exchanged snapshots.
+/// As a rule, a member that is wrongly taken for dead has denied it by then.
 const RETURNS_WITHIN: Duration = SYNC_EVERY;
 
 /// A member that went.

@@ -234,8 +234,8 @@ impl Node {
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
         // An origin asks others only for what its own file no longer has.
         let changed = fetch.source_changed || image.origin;
-        let hopes = self.former.has_lost(id, image.map.ring(), chunk, now);
-        let why = match (changed && !hopes, fetch.tried.is_empty()) {
+        let hopeless = changed && !self.former.has_lost(id, image.map.ring(), chunk, now);
+        let why = match (hopeless, fetch.tried.is_empty()) {
             (true, _) => Why::SourceChanged,
             (false, false) => Why::Refused,
             (false, true) => Why::NoHolder,
