@@ -150,6 +150,52 @@ fn a_program_that_was_not_built_is_not_installed() -> Outcome {
     Ok(())
 }
 
+/// A checkout that has what `make install` looks at. Its `scripts/static` says that it ran, and
+/// takes this program as it is.
+fn checkout(of: &Path) -> std::io::Result<()> {
+    let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for folder in ["scripts", "crates", "dist/systemd"] {
+        std::fs::create_dir_all(of.join(folder))?;
+    }
+    for file in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates/source.rs"] {
+        std::fs::write(of.join(file), "")?;
+    }
+    std::fs::copy(real.join("scripts/install"), of.join("scripts/install"))?;
+    let built = format!("#!/bin/sh\necho built\nmkdir -p \"${{1%/*}}\"\nexec cp '{}' \"$1\"\n", vfield().path().display());
+    std::fs::write(of.join("scripts/static"), built)?;
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(of.join("scripts/static"), all)
+}
+
+#[test]
+fn a_program_older_than_its_sources_is_built_anew() -> Outcome {
+    if !have(&[Need::Tool("strip")]) {
+        return Ok(());
+    }
+    let scratch = scratch()?;
+    let checkout_of = scratch.path().join("check out");
+    checkout(&checkout_of)?;
+    let builds = || -> std::io::Result<bool> {
+        let mut install = Command::new("sh");
+        install.current_dir(&checkout_of).env_remove("CARGO_TARGET_DIR").env_remove("PROGRAM").env("PREFIX", "/usr");
+        let made = install.env("DESTDIR", scratch.path().join("root")).args(["scripts/install", "install"]).output()?;
+        well(&made);
+        Ok(String::from_utf8_lossy(&made.stdout).lines().any(|line| line == "built"))
+    };
+    let built_at = || std::fs::metadata(checkout_of.join("target/static/vfield")).and_then(|file| file.modified());
+    assert!(builds()?, "there was none");
+    assert!(!builds()?, "it is as new as its sources");
+    for file in ["crates/source.rs", "Cargo.lock"] {
+        let pulled = built_at()? + std::time::Duration::from_secs(1);
+        std::fs::File::options().append(true).open(checkout_of.join(file))?.set_modified(pulled)?;
+        assert!(builds()?, "{file} is newer");
+        // As new as a file that was written just now.
+        std::fs::File::options().append(true).open(checkout_of.join(file))?.set_modified(built_at()?)?;
+        assert!(!builds()?, "it was built of this {file}");
+    }
+    Ok(())
+}
+
 /// `integration/install WORD...` in the checkout.
 fn integration(words: &[&Path]) -> std::io::Result<Output> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../integration/install");
