@@ -161,7 +161,8 @@ fn checkout(of: &Path) -> std::io::Result<()> {
         std::fs::write(of.join(file), "")?;
     }
     std::fs::copy(real.join("scripts/install"), of.join("scripts/install"))?;
-    let built = format!("#!/bin/sh\necho built\nmkdir -p \"${{1%/*}}\"\nexec cp '{}' \"$1\"\n", vfield().path().display());
+    let built =
+        format!("#!/bin/sh\necho built\nmkdir -p \"${{1%/*}}\"\nexec cp '{}' \"$1\"\n", vfield().path().display());
     std::fs::write(of.join("scripts/static"), built)?;
     let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(of.join("scripts/static"), all)
