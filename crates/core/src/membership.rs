@@ -22,6 +22,7 @@ mod member;
 pub mod message;
 mod news;
 mod notes;
+pub mod progress;
 mod rings;
 mod roster;
 mod sizes;
@@ -231,8 +232,12 @@ impl Membership {
                     introduced |= member.identity.node == from;
                     self.hear_of(member, Some(from));
                 }
-                Item::Record(record) if record.node == self.me().node => self.hear_of_mine(&record),
-                Item::Record(record) => self.take_record(record, Some(from), Some(from)),
+                Item::Record(record) => self.hear_record(record, from),
+                Item::Progress(progress) => {
+                    if let Some(record) = progress.completes(self.records.of(progress.node)) {
+                        self.hear_record(record, from);
+                    }
+                }
                 Item::Tag(tag) => self.effects.tags.push(TagNews::Tag(tag, from, source)),
                 Item::KnownTags { digests, offer } => self.hear_known_tags(from, digests, offer),
             }

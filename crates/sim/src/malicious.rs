@@ -282,8 +282,8 @@ impl Malice {
             match item {
                 Item::Member(member) => members.push(*member),
                 Item::Record(record) => records.push(record.clone()),
-                // Snapshots carry no tags.
-                Item::Tag(_) | Item::KnownTags { .. } => {}
+                // Snapshots carry no tags, and whole records only.
+                Item::Tag(_) | Item::KnownTags { .. } | Item::Progress(_) => {}
             }
         }
         match level {

@@ -205,6 +205,15 @@ impl Membership {
         self.pass_on(Topic::Member(identity.node), Pace::Soon, from);
     }
 
+    /// Takes in a record that another member told in a datagram.
+    pub(super) fn hear_record(&mut self, record: Record, from: NodeId) {
+        if record.node == self.me().node {
+            self.hear_of_mine(&record);
+        } else {
+            self.take_record(record, Some(from), Some(from));
+        }
+    }
+
     /// Takes in a record that came from `teller`; it is not passed on to `from`.
     pub(super) fn take_record(&mut self, mut record: Record, teller: Option<NodeId>, from: Option<NodeId>) {
         let key = record.key();

@@ -2,6 +2,7 @@
 //! docs/reference/protocol.md.
 
 use super::member::Member;
+use super::progress::Progress;
 use crate::identity::NodeId;
 use crate::record::Record;
 use crate::tag::TEXT_MAX;
@@ -97,6 +98,8 @@ pub enum Item {
         /// True if the receiver may ask for tags that it lacks in turn.
         offer: bool,
     },
+    /// The progress of a record that the receiver probably has.
+    Progress(Progress),
 }
 
 /// A datagram in the making.

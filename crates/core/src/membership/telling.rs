@@ -4,6 +4,7 @@ use super::Membership;
 use super::member::State;
 use super::message::{Draft, Head, Item, Purpose};
 use super::news::Topic;
+use super::progress::Progress;
 use crate::identity::{Identity, NodeId};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -90,7 +91,11 @@ impl Membership {
                 Topic::Member(node) if *node == self.me().node => Some(Item::Member(self.mine)),
                 Topic::Member(node) => self.roster.get(*node).map(|member| Item::Member(member.told())),
                 record @ Topic::Record(..) => {
-                    record.record().and_then(|key| self.records.get(&key)).cloned().map(Item::Record)
+                    let record = record.record().and_then(|key| self.records.get(&key));
+                    record.map(|record| {
+                        let progress = Progress::of(record, self.me().node);
+                        progress.map_or_else(|| Item::Record(record.clone()), Item::Progress)
+                    })
                 }
             };
             if item.is_some_and(|item| !draft.add(&item)) {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::identity::{Identity, NodeId, Zone};
+use vfield_core::membership::message::{self, Item};
 use vfield_core::membership::{Level, Membership};
 use vfield_core::outbid::{CLAIM_MAX, FIRST_MAX};
 use vfield_core::placement::{Filled, mix};
@@ -146,12 +147,11 @@ fn a_member_that_is_slandered_denies_it() {
 fn a_store_that_is_full_is_known_to_all_soon() {
     let mut room = room(200);
     let node = room.members[7].me().node;
-    let announced = |room: &mut Room, filled| {
-        let record = Record { filled: Filled { from: 0, count: filled }, ..record(node, 1, 10) };
-        let effects = room.members[7].announce(record, room.now);
+    let announced = |room: &mut Room, count| {
+        let effects = room.members[7].announce(filled(node, count), room.now);
         room.apply(7, effects);
         let start = room.now;
-        let is_known = |member: &Membership| member.records().of(node).iter().any(|known| known.filled.count == filled);
+        let is_known = |member: &Membership| member.records().of(node).iter().any(|known| known.filled.count == count);
         while !room.members.iter().all(is_known) {
             room.run(Duration::from_millis(10));
         }
@@ -160,8 +160,62 @@ fn a_store_that_is_full_is_known_to_all_soon() {
     // All have just spoken.
     announced(&mut room, 10);
     let seldom = announced(&mut room, 20);
-    let soon = announced(&mut room, 256);
-    assert!(2 * soon < seldom, "full: {soon:?}, more than before: {seldom:?}");
+    // 256 chunks and the page with their hashes.
+    let soon = announced(&mut room, 257);
+    assert!(8 * soon < seldom, "full: {soon:?}, more than before: {seldom:?}");
+}
+
+/// A node's record with a store that is filled as far as this.
+fn filled(node: NodeId, count: u64) -> Record {
+    Record { filled: Filled { from: 0, count }, ..record(node, 1, 10) }
+}
+
+#[test]
+fn partners_that_have_a_record_get_its_progress_alone() {
+    let mut room = room(20);
+    let mut now = room.now;
+    let member = &mut room.members[7];
+    let (node, mut records, mut progress) = (member.me().node, 0, 0);
+    for count in 1..=12 {
+        _ = member.announce(filled(node, count), now);
+        now = now + Duration::from_millis(250);
+        for (_, bytes) in member.tick(now).datagrams {
+            let (_, items) = message::parse(&bytes).expect("sound");
+            for item in items {
+                records += usize::from(matches!(item, Item::Record(_)));
+                progress += usize::from(matches!(item, Item::Progress(_)));
+            }
+        }
+    }
+    assert!(records > 0 && progress > 2 * records, "{records} records, {progress} times progress alone");
+}
+
+/// Whoever lost a record does not know what its progress is about, until it comes whole.
+#[test]
+fn a_record_that_was_lost_comes_again_with_progress() {
+    let mut room = room(20);
+    let (teller, deaf) = (7, 11);
+    let node = room.members[teller].me().node;
+    // Nobody exchanges snapshots, which would repair it too.
+    let repairs = |event: &&mut Event| matches!(event, Event::Compare(..) | Event::Sync(..));
+    room.what.values_mut().filter(repairs).for_each(|event| *event = Event::Tick(teller));
+    let announce = |room: &mut Room, count| {
+        let effects = room.members[teller].announce(filled(node, count), room.now);
+        room.apply(teller, effects);
+        room.run(Duration::from_millis(250));
+    };
+    let knows = |room: &Room| room.members[deaf].records().of(node).first().map(|known| known.filled.count);
+    room.loses = Box::new(move |_, _, to| to == deaf);
+    announce(&mut room, 1);
+    room.loses = Box::new(|_, _, _| false);
+    assert_eq!(knows(&room), None);
+    let told = (2..40).find(|count| {
+        announce(&mut room, *count);
+        knows(&room).is_some()
+    });
+    assert!(told.is_some_and(|told| told < 20), "{told:?}");
+    (40..60).for_each(|count| announce(&mut room, count));
+    assert_eq!(knows(&room), Some(59), "then it follows");
 }
 
 #[test]

@@ -166,7 +166,12 @@ impl Field {
         let Some((head, items)) = message::parse(&bytes) else { return bytes };
         let mut draft = Draft::new(&head);
         for item in items {
-            if !matches!(&item, Item::Record(record) if record.node == malice.own.id()) {
+            let about = match &item {
+                Item::Record(record) => Some(record.node),
+                Item::Progress(progress) => Some(progress.node),
+                _ => None,
+            };
+            if about != Some(malice.own.id()) {
                 draft.add(&item);
             }
         }

@@ -4,6 +4,7 @@ use super::{Attack, Deed, Malice, OLD_MAX, Sight, datagrams};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::{Header, ImageId};
 use vfield_core::membership::message::{Head, Item, Purpose};
+use vfield_core::membership::progress::Progress;
 use vfield_core::membership::{Level, Member, State};
 use vfield_core::outbid::{CLAIM_MAX, FIRST_MAX, latest_believed};
 use vfield_core::placement::{Arc, Filled};
@@ -125,7 +126,10 @@ impl Malice {
         let count = self.dice.one_of(&[0, chunks, chunks, u64::MAX]);
         let progress = self.dice.one_of(&[said.progress.saturating_add(1), CLAIM_MAX, u64::MAX]);
         let invented = Record { progress, filled: Filled { from: said.arc.start, count }, ..said.clone() };
-        let items = [Item::Record(self.own.record(forged)), Item::Record(invented)];
+        // Alone, or in a record.
+        let alone = Progress::of(&invented, victim.node).filter(|_| self.dice.one_of(&[false, true]));
+        let invented = alone.map_or(Item::Record(invented), Item::Progress);
+        let items = [Item::Record(self.own.record(forged)), invented];
         let targets = self.targets(sight);
         self.tell(sight, &targets, &items, deeds);
     }
