@@ -216,10 +216,18 @@ fn stores_go_on_without_the_object() -> Outcome {
         let mut second = store.join(2, &origin, size).ready()?;
         store.compare(2, &second)?;
         let slow: Value = serde_json::from_str(&run(second.ask("explain").args(["--slow", "--json"]))?)?;
-        let waited_s = slow["slow"][0]["waited_s"].as_f64().unwrap_or_default();
-        // A second at most on a machine that has no other work.
-        assert!(waited_s < 2.0, "{fault:?}: {slow}");
-        println!("{fault:?}: the longest wait of a read was {waited_s:.3} s");
+        let of_origin = origin.addr().to_string();
+        let reads = slow["slow"].as_array().map_or(&[][..], Vec::as_slice);
+        let longest = |of: &dyn Fn(&&Value) -> bool| {
+            reads.iter().filter(of).filter_map(|read| read["waited_s"].as_f64()).fold(0.0, f64::max)
+        };
+        // On a busy machine reads wait for the node that has the chunks, too.
+        let waited_s = longest(&|read| read["cause_addr"].as_str() == Some(&of_origin));
+        assert!(waited_s < 1.0, "{fault:?}: {slow}");
+        println!(
+            "{fault:?}: the longest wait of a read was {:.3} s, of one for the origin {waited_s:.3} s",
+            longest(&|_| true)
+        );
         second.kill();
     }
     Ok(())
