@@ -226,8 +226,11 @@ impl Situation<'_> {
     /// The place from which this node takes the chunk.
     fn stands(&self) -> Option<Place> {
         let place = self.place?;
-        let is_leaf = self.intake < place.class;
-        Some(if is_leaf { self.chain.leaf(self.intake, self.wanted.chunk) } else { place })
+        if self.intake >= place.class {
+            return Some(place);
+        }
+        let from_origin = self.homes().next().is_none() || !self.is_settled();
+        Some(self.chain.leaf(self.intake, self.wanted.chunk, from_origin))
     }
 
     fn class_of(&self, node: NodeId) -> Class {

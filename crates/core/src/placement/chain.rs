@@ -121,11 +121,16 @@ impl Chain {
     }
 
     /// The place of a leaf for this chunk. It takes in as much as nodes of the class `intake` pass
-    /// on. All of them take turns, and so does the chain's source.
-    pub fn leaf(&self, intake: Class, chunk: Chunk) -> Place {
+    /// on. All of them take turns, and so does the chain's source. An origin sends each chunk once,
+    /// so its turns are those of the last one, which passes nothing on along the chain.
+    pub fn leaf(&self, intake: Class, chunk: Chunk, from_origin: bool) -> Place {
         let faster = &self.places[..self.places.partition_point(|(class, ..)| *class <= intake)];
         let first = Place { class: Class::default(), arrival: Arrival::FIRST, node: NodeId(0) };
-        let before = turn(chunk, faster.len() + 1).checked_sub(1).and_then(|index| faster.get(index));
+        let before = match turn(chunk, faster.len() + 1) {
+            0 if from_origin => faster.last(),
+            0 => None,
+            number => faster.get(number - 1),
+        };
         // Behind a place are those of the same join that have a higher id.
         before.map_or(first, |(.., place)| Place { node: NodeId(u64::MAX), ..*place })
     }

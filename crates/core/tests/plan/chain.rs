@@ -28,7 +28,8 @@ fn fast_nodes_come_first_whenever_they_came() {
     assert_eq!(asks, [ORIGIN, 2, 3, 9, 10, 1]);
 }
 
-/// No node takes from a leaf. A leaf takes from each faster one, and from the origin, in turn.
+/// No node takes from a leaf. A leaf takes from each faster one in turn. The last one, which passes
+/// nothing on, has the turns of the origin too.
 #[test]
 fn leaves_take_turns_at_the_others() {
     let leaves = [2, 5, 6, 9];
@@ -40,7 +41,9 @@ fn leaves_take_turns_at_the_others() {
         room.wanted.chunk = Chunk(chunk);
         *asked.entry(room.asks().0).or_default() += 1;
     }
-    assert_eq!(asked.keys().copied().collect::<Vec<_>>(), [1, 3, 4, 7, 8, 10, ORIGIN]);
+    let last = asked.remove(&10);
+    assert!(last.is_some_and(|times| times > 12), "{last:?}");
+    assert_eq!(asked.keys().copied().collect::<Vec<_>>(), [1, 3, 4, 7, 8]);
     assert!(asked.values().all(|times| (4..=12).contains(times)), "{asked:?}");
 }
 
