@@ -4,6 +4,7 @@ use super::{Node, Output, Serve, Timer};
 use crate::chunk::Chunk;
 use crate::fetch::{Asker, Beneficiary, Fetch, Stage, Token, Why};
 use crate::image::ImageId;
+use crate::placement::Holding;
 use crate::reach::Reach;
 use crate::slow_reads::SlowRead;
 use crate::time::Time;
@@ -234,7 +235,12 @@ impl Node {
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
         // An origin asks others only for what its own file no longer has.
         let changed = fetch.source_changed || image.origin;
-        let hopeless = changed && !self.former.has_lost(id, image.map.ring(), chunk, now);
+        // A holder that is out of patience, or slow, is still one.
+        let (me, peers) = (self.membership.me().node, &self.peers);
+        let is_other =
+            |home: &Holding| home.node != me && image.map.has(home, chunk) && peers.is_believed(home.node, now);
+        let held = image.map.homes(chunk).any(is_other) || self.former.has_lost(id, image.map.ring(), chunk, now);
+        let hopeless = changed && !held;
         let why = match (hopeless, fetch.tried.is_empty()) {
             (true, _) => Why::SourceChanged,
             (false, false) => Why::Refused,

@@ -122,6 +122,23 @@ fn a_changed_source_fails_no_read_whose_holder_died_a_moment_ago() {
     }
 }
 
+/// Nor is it one while a live holder is busy, or stands still for a moment.
+#[test]
+fn a_changed_source_fails_no_read_whose_holder_stands_still() {
+    let (mut field, nodes) = filled_field(7, 2, 150);
+    let [reader, holder] = nodes[..] else { panic!("two nodes") };
+    let has = |field: &Field, node: usize, chunk| field.machines[node].has(0, Chunk(chunk));
+    let only = (0..600).find(|chunk| has(&field, holder, *chunk) && !has(&field, reader, *chunk));
+    let only = only.expect("a chunk of the holder alone");
+    field.set_fault(0, Fault::Changed);
+    field.set_fault(holder, Fault::Paused);
+    let read = field.read(reader, 0, only..only + 1);
+    field.run(ms(1000));
+    assert!(!field.readers[read].is_done(), "{:?}", field.readers[read].failed);
+    field.set_fault(holder, Fault::None);
+    field.until_read(&[read], secs(4));
+}
+
 /// A node whose store lacks unavailable chunks goes on with the available ones.
 #[test]
 fn chunks_that_nobody_has_do_not_hold_up_a_fill() {
