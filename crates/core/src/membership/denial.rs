@@ -11,6 +11,7 @@ use super::member::{Member, State};
 use super::message::Item;
 use super::news::Topic;
 use super::telling::Pace;
+use crate::config::SYNC_EVERY;
 use crate::identity::Identity;
 use crate::outbid::{CLAIM_MAX, latest_believed};
 use crate::record::Record;
@@ -26,9 +27,10 @@ const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 /// only. With a lower bound, a restart after a cut could take an earlier process for a live one.
 /// With a higher one, two processes with one key take turns for longer.
 const RIVALS_MAX: u32 = 3;
-/// Follows within this time are in a row: two processes with one key follow each other as often as
-/// they may.
-const RIVAL_WITHIN: Duration = Duration::from_secs(20);
+/// Follows within this time are in a row. Two processes with one key follow each other as often as
+/// they may. What one of them skips comes again with the next exchange of snapshots, and on busy
+/// machines with the one after it.
+const RIVAL_WITHIN: Duration = SYNC_EVERY.saturating_mul(6);
 
 impl Membership {
     /// Handles a statement about this node itself.

@@ -227,7 +227,8 @@ fn of_two_live_processes_with_one_identity_one_ends() -> Outcome {
     let join = vfield.join(lab.host(2), both[0].addr()).args(&[second.as_str(), "--image", "disk0.img"]).store("0");
     let watcher = join.ready()?;
     let mut ended = None;
-    wait_until("one of the two ends", Duration::from_secs(60), || {
+    // Four answers of one of them, each up to some exchanges of snapshots after the last.
+    wait_until("one of the two ends", Duration::from_secs(180), || {
         ended = both.iter_mut().position(|daemon| daemon.process_mut().ended().is_some());
         ended.is_some()
     })?;
