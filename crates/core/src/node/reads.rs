@@ -235,12 +235,12 @@ impl Node {
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
         // An origin asks others only for what its own file no longer has.
         let changed = fetch.source_changed || image.origin;
-        // A holder that is out of patience, or slow, is still one.
         let (me, peers) = (self.membership.me().node, &self.peers);
+        // A holder that stands still, or is too busy to answer, is still one.
         let is_other =
             |home: &Holding| home.node != me && image.map.has(home, chunk) && peers.is_believed(home.node, now);
-        let held = image.map.homes(chunk).any(is_other) || self.former.has_lost(id, image.map.ring(), chunk, now);
-        let hopeless = changed && !held;
+        let hopeless =
+            changed && !image.map.homes(chunk).any(is_other) && !self.former.has_lost(id, image.map.ring(), chunk, now);
         let why = match (hopeless, fetch.tried.is_empty()) {
             (true, _) => Why::SourceChanged,
             (false, false) => Why::Refused,

@@ -96,17 +96,24 @@ fn a_changed_source_is_told_apart() {
     assert!(matches!(field.readers[bad].failed, Some(ReadError::SourceChanged(_))), "{:?}", field.readers[bad].failed);
 }
 
+/// A field whose origin's file has changed, a reader, and a holder that has just been paused, with
+/// a chunk that it alone has.
+fn changed_beside_a_paused_holder() -> (Field, usize, usize, u64) {
+    let (mut field, nodes) = filled_field(7, 2, 150);
+    let [reader, holder] = nodes[..] else { panic!("two nodes") };
+    let has = |field: &Field, node: usize, chunk| field.machines[node].has(0, Chunk(chunk));
+    let only = (0..600).find(|chunk| has(&field, holder, *chunk) && !has(&field, reader, *chunk));
+    let only = only.expect("a chunk of the holder alone");
+    field.set_fault(0, Fault::Changed);
+    field.set_fault(holder, Fault::Paused);
+    (field, reader, holder, only)
+}
+
 /// A file that has changed is no reason to fail a read while a holder that seems dead may be back.
 #[test]
 fn a_changed_source_fails_no_read_whose_holder_died_a_moment_ago() {
     for comes_back in [true, false] {
-        let (mut field, nodes) = filled_field(7, 2, 150);
-        let [reader, holder] = nodes[..] else { panic!("two nodes") };
-        let has = |field: &Field, node: usize, chunk| field.machines[node].has(0, Chunk(chunk));
-        let only = (0..600).find(|chunk| has(&field, holder, *chunk) && !has(&field, reader, *chunk));
-        let only = only.expect("a chunk of the holder alone");
-        field.set_fault(0, Fault::Changed);
-        field.set_fault(holder, Fault::Paused);
+        let (mut field, reader, holder, only) = changed_beside_a_paused_holder();
         let is_dead = |field: &Field| field.machines[reader].node.members().len() == 2;
         field.until("the holder is taken for dead", secs(5), is_dead);
         let read = field.read(reader, 0, only..only + 1);
@@ -125,13 +132,7 @@ fn a_changed_source_fails_no_read_whose_holder_died_a_moment_ago() {
 /// Nor is it one while a live holder is busy, or stands still for a moment.
 #[test]
 fn a_changed_source_fails_no_read_whose_holder_stands_still() {
-    let (mut field, nodes) = filled_field(7, 2, 150);
-    let [reader, holder] = nodes[..] else { panic!("two nodes") };
-    let has = |field: &Field, node: usize, chunk| field.machines[node].has(0, Chunk(chunk));
-    let only = (0..600).find(|chunk| has(&field, holder, *chunk) && !has(&field, reader, *chunk));
-    let only = only.expect("a chunk of the holder alone");
-    field.set_fault(0, Fault::Changed);
-    field.set_fault(holder, Fault::Paused);
+    let (mut field, reader, holder, only) = changed_beside_a_paused_holder();
     let read = field.read(reader, 0, only..only + 1);
     field.run(ms(1000));
     assert!(!field.readers[read].is_done(), "{:?}", field.readers[read].failed);
