@@ -37,6 +37,10 @@ struct Options {
     /// Seed of links that are drawn: the simulator's, for the same ones
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Operators bound what hosts send at what their way out carries, if that is less than the way
+    /// in
+    #[arg(long)]
+    limited: bool,
     /// Hosts whose node has a processor divided by FACTOR, or a file of them: FACTOR@I, FACTOR@I..J
     /// or FACTOR@I..J/2. Example: 20@3
     #[arg(long, value_parser = Busy::typed, value_name = "BUSY|FILE")]
@@ -197,6 +201,7 @@ impl Options {
             mbit: self.mbit,
             links: self.links.clone().unwrap_or_default(),
             seed: self.seed,
+            limited: self.limited,
             busy: self.busy.clone().unwrap_or_default(),
             think: self.think.clone().unwrap_or_default(),
             size_bytes: self.size,

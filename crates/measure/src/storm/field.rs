@@ -192,6 +192,8 @@ impl<'a> Field<'a> {
             ("--nbd", format!("unix:{}", text(&socket(host)))),
         ];
         command.extend(options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+        let limit = plan.sends_at_most(index).map(|bytes_per_s| ["--limit-up".to_owned(), bytes_per_s.to_string()]);
+        command.extend(limit.into_iter().flatten());
         command.extend(plan.node_words.iter().cloned());
         let timeout = plan.limit().as_secs().max(1).to_string();
         let wait = ["status", "--control", &control, "--wait", "filled", "--timeout", &timeout].map(str::to_owned);

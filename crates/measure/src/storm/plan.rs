@@ -60,6 +60,8 @@ pub struct Plan {
     pub links: Links,
     /// The seed of links that are drawn: the simulator's, for the same ones.
     pub seed: u64,
+    /// True if operators bound what hosts send at what their way out carries.
+    pub limited: bool,
     /// Hosts whose nodes have a part of a processor.
     #[serde(serialize_with = "as_typed")]
     pub busy: Busy,
@@ -119,6 +121,7 @@ impl Default for Plan {
             mbit: 100,
             links: Links::default(),
             seed: 1,
+            limited: false,
             busy: Busy::default(),
             think: Thinks::default(),
             size_bytes: 64 << 20,
@@ -228,6 +231,12 @@ impl Plan {
         self.links.rates(host, usual, self.seed)
     }
 
+    /// What an operator lets a host send, in bytes a second.
+    pub fn sends_at_most(&self, host: usize) -> Option<u64> {
+        let Rates { down, up } = self.rates(host);
+        (self.limited && up < down).then(|| up.bytes())
+    }
+
     /// The shaped link of a host.
     pub(super) fn link(&self, host: usize) -> Link {
         let Rates { down, up } = self.rates(host);
@@ -329,6 +338,9 @@ mod tests {
         assert_eq!(plan.link(1), Link::mbit(30));
         assert_eq!(plan.link(2), Link::kbit(3000, 1500));
         assert_eq!(plan.link(2).slower(10), Link::kbit(300, 150));
+        assert_eq!(plan.sends_at_most(2), None);
+        let limited = Plan { limited: true, ..plan.clone() };
+        assert_eq!([1, 2].map(|host| limited.sends_at_most(host)), [None, Some(187_500)]);
         assert_eq!(Plan::default().link(2), Link::mbit(100));
         assert!((plan.link_bytes_per_s() - 3_750_000.0).abs() < 1e-6);
         let json = serde_json::to_value(&plan).unwrap();
