@@ -149,9 +149,10 @@ impl Field {
     }
 
     /// How a message came that began at `first`.
-    fn transit(&self, to: u32, from: u32, (first, all, of_sender): (Time, u64, u64)) -> Transit {
-        let came = &self.machines[to as usize].port.came;
-        Transit { took: self.now() - first, beside: (came.all - all) - (came.of(from) - of_sender) }
+    fn transit(&self, to: u32, from: u32, (first, (all, of_sender)): (Time, (u64, u64))) -> Transit {
+        let now = self.now();
+        let came = self.machines[to as usize].port.came.by(now, from);
+        Transit { took: now - first, beside: (came.0 - all) - (came.1 - of_sender) }
     }
 
     /// A request comes: the shell answers it if it can, else the core sees it.

@@ -71,7 +71,7 @@ impl Field {
             hop,
             bytes: bytes as u32,
             last: Time::ZERO,
-            first: (Time::ZERO, 0, 0),
+            first: (Time::ZERO, (0, 0)),
             message,
         };
         let packet = self.packets.insert(packet);
@@ -234,10 +234,7 @@ impl Field {
             }
             Hop::Down => {
                 let port = &mut self.machines[to].port;
-                if port.down.ready() <= now {
-                    port.came.next(None);
-                }
-                packet.first = (now, port.came.all, port.came.of(packet.from));
+                packet.first = (now, port.came.by(now, packet.from));
                 port.coming.push_back(at);
                 if port.coming.len() == 1 {
                     let free = port.down.ready();
@@ -256,8 +253,8 @@ impl Field {
         {
             let &mut Packet { from, bytes, last, .. } = self.packets.at(at);
             let port = &mut self.machines[host].port;
-            port.came.next(Some((from, u64::from(bytes))));
             let (_, end) = port.down.carry(u64::from(bytes), last, now);
+            port.came.begin(from, u64::from(bytes), now, end);
             self.queue.push(end, Event::Deliver(at));
         }
         let port = &self.machines[host].port;

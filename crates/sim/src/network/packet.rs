@@ -98,7 +98,7 @@ pub struct Packet {
     pub last: Time,
     /// When its first byte reached the receiver's link, and the bytes that had come then: from all,
     /// and from its sender.
-    pub first: (Time, u64, u64),
+    pub first: (Time, (u64, u64)),
     /// The content of the packet.
     pub message: Message,
 }

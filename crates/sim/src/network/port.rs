@@ -87,23 +87,46 @@ impl Outgoing {
 /// Bytes that have come in, of all machines together and of each.
 #[derive(Debug, Default)]
 pub struct Came {
-    /// Bytes of all machines.
-    pub all: u64,
-    /// The message that comes in now, and counts once it has.
-    coming: Option<(u32, u64)>,
+    all: u64,
     of: BTreeMap<u32, u64>,
+    /// The message that comes in now, and counts byte by byte.
+    coming: Option<Coming>,
+}
+
+/// A message that comes in.
+#[derive(Debug, Clone, Copy)]
+struct Coming {
+    from: u32,
+    bytes: u64,
+    begun: Time,
+    end: Time,
+}
+
+impl Coming {
+    /// The bytes that are here.
+    fn here(&self, now: Time) -> u64 {
+        let (gone, whole) = (now.since(self.begun), self.end.since(self.begun));
+        if gone >= whole { self.bytes } else { bytes_in(self.bytes, gone, whole) }
+    }
+}
+
+/// The part of some bytes that takes `gone` if all of them take `whole`.
+fn bytes_in(bytes: u64, gone: Duration, whole: Duration) -> u64 {
+    u64::try_from(u128::from(bytes) * gone.as_nanos() / whole.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 
 impl Came {
-    /// Those of one machine.
-    pub fn of(&self, machine: u32) -> u64 {
-        self.of.get(&machine).copied().unwrap_or(0)
+    /// The bytes of all machines, and those of one.
+    pub fn by(&self, now: Time, machine: u32) -> (u64, u64) {
+        let here = self.coming.map_or(0, |coming| coming.here(now));
+        let of = self.of.get(&machine).copied().unwrap_or(0);
+        let is_its = self.coming.is_some_and(|coming| coming.from == machine);
+        (self.all + here, of + if is_its { here } else { 0 })
     }
 
-    /// Counts the message that came in, and begins with the next one, if there is one: its sender
-    /// and its bytes.
-    pub fn next(&mut self, next: Option<(u32, u64)>) {
-        if let Some((from, bytes)) = std::mem::replace(&mut self.coming, next) {
+    /// A message of a machine comes in from now until `end`, after the one before it.
+    pub fn begin(&mut self, from: u32, bytes: u64, now: Time, end: Time) {
+        if let Some(Coming { from, bytes, .. }) = self.coming.replace(Coming { from, bytes, begun: now, end }) {
             self.all += bytes;
             *self.of.entry(from).or_default() += bytes;
         }
@@ -227,5 +250,15 @@ mod tests {
         assert_eq!(pipe.squeeze(100, at(1000)), Duration::ZERO);
         assert_eq!(pipe.squeeze(20, at(1000)), Duration::from_millis(20));
         assert_eq!(Pipe::new(1000, 0).squeeze(20, at(1000)), Duration::from_millis(20));
+    }
+
+    #[test]
+    fn bytes_count_as_they_come() {
+        let mut came = Came::default();
+        assert_eq!(came.by(at(5), 1), (0, 0));
+        came.begin(1, 100, at(10), at(20));
+        assert_eq!([10, 15, 20, 30].map(|ms| came.by(at(ms), 1)), [(0, 0), (50, 50), (100, 100), (100, 100)]);
+        came.begin(2, 50, at(30), at(40));
+        assert_eq!((came.by(at(35), 1), came.by(at(35), 2)), ((125, 100), (125, 25)));
     }
 }
