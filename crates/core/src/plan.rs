@@ -217,10 +217,13 @@ impl Situation<'_> {
     /// True for a home that is slower than this node and than an origin. Chunks that only slow
     /// nodes hold enter the chain at the origin.
     fn is_bypassed(&self, home: &Holding) -> bool {
+        self.is_too_slow(home.class)
+    }
+
+    /// True for a class that is slower than this node and than an origin.
+    fn is_too_slow(&self, class: Class) -> bool {
         let origins = || self.origins().filter(|node| self.peers.is_usable(*node, self.now));
-        home.class > Class::default()
-            && self.intake < home.class
-            && origins().any(|origin| self.class_of(origin) < home.class)
+        class > Class::default() && self.intake < class && origins().any(|origin| self.class_of(origin) < class)
     }
 
     /// The place from which this node takes the chunk.
@@ -339,7 +342,7 @@ impl Situation<'_> {
     }
 
     /// The first home, which relays chunks without a holder: homes ask as one, so that two never
-    /// wait for each other.
+    /// wait for each other. If all homes are too slow, it is another node.
     fn ask_relay(&self) -> Option<Choice> {
         let me = self.me;
         let is_home = self.homes().any(|home| home.node == me);
@@ -347,10 +350,10 @@ impl Situation<'_> {
         if !reach.is_relay() {
             return None;
         }
-        let could =
-            |node: &NodeId| self.is_meant(*node) && (*node == me || (self.usable(*node) && self.is_believed(*node)));
+        let fits = |node: NodeId| self.is_believed(node) && !self.is_too_slow(self.class_of(node));
+        let could = |node: &NodeId| self.is_meant(*node) && (*node == me || (self.usable(*node) && fits(*node)));
         let mut homes = self.map.homes_in_turn(self.wanted.chunk);
-        homes.retain(|home| self.is_meant(home.node));
+        homes.retain(|home| self.is_meant(home.node) && !self.is_bypassed(home));
         let relay = if homes.is_empty() {
             self.map.relay(self.wanted.chunk, self.map.participants().iter().copied().filter(could))
         } else {

@@ -136,6 +136,21 @@ fn the_first_home_relays_and_asks_the_origin() {
     assert_eq!(room.choice(), park(first));
 }
 
+/// A slow home would relay at its own pace what faster nodes wait for.
+#[test]
+fn slow_homes_relay_for_slow_nodes_only() {
+    let of = |me, slow: &[u64]| small(me).with_stores(&[1, 3, 5], 0).with_slow(slow);
+    let asked = |nodes: [u64; 3], slow: &[u64]| nodes.map(|me| of(me, slow).asks().0);
+    let relay = asked([2, 4, 6], &[1, 3, 5]).into_iter().find(|peer| *peer != ORIGIN).expect("one of them is asked");
+    assert_eq!(asked([2, 4, 6], &[1, 3, 5]), [2, 4, 6].map(|me| if me == relay { ORIGIN } else { relay }));
+    let first = asked([2, 4, 6], &[])[0];
+    let other = asked([2, 4, 6], &[first])[0];
+    assert!([1, 3, 5].contains(&other) && other != first, "a fast home relays");
+    // A node that is as slow loses nothing; nor does one whose origin is no faster.
+    assert!([1, 3, 5].contains(&of(6, &[1, 3, 5, 6]).asks().0));
+    assert_eq!(of(2, &[1, 3, 5, ORIGIN]).asks().0, first);
+}
+
 #[test]
 fn a_chunk_that_no_store_is_to_hold_has_one_relay() {
     let relays: Vec<(u64, Reach)> = (1..=6).map(|me| small(me).asks()).collect();
