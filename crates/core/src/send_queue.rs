@@ -14,6 +14,8 @@ const OVERTAKEN_MAX: u64 = 16;
 /// The queued answers of one connection.
 #[derive(Debug)]
 pub struct SendQueue<T> {
+    /// Those that leave before all others, the last one first.
+    first: Vec<T>,
     urgent: VecDeque<T>,
     /// Each with what `left` has to be for its turn to come.
     rest: VecDeque<(u64, T)>,
@@ -23,7 +25,7 @@ pub struct SendQueue<T> {
 
 impl<T> Default for SendQueue<T> {
     fn default() -> Self {
-        Self { urgent: VecDeque::new(), rest: VecDeque::new(), left: 0 }
+        Self { first: Vec::new(), urgent: VecDeque::new(), rest: VecDeque::new(), left: 0 }
     }
 }
 
@@ -39,22 +41,37 @@ impl<T> SendQueue<T> {
 
     /// Queues an answer that leaves before all others.
     pub fn push_first(&mut self, item: T) {
-        self.urgent.push_front(item);
+        self.first.push(item);
+    }
+
+    /// The answer that leaves next.
+    pub fn front(&self) -> Option<&T> {
+        self.first.last().or_else(|| match self.rest.front() {
+            Some((_, item)) if self.is_turn_of_rest() => Some(item),
+            _ => self.urgent.front(),
+        })
     }
 
     /// Removes the answer that leaves next.
     pub fn pop(&mut self) -> Option<T> {
-        let has_turn = |rest: &(u64, T)| self.urgent.is_empty() || rest.0 <= self.left;
-        if self.rest.front().is_some_and(has_turn) {
+        if let Some(item) = self.first.pop() {
+            return Some(item);
+        }
+        if self.is_turn_of_rest() {
             return self.rest.pop_front().map(|(_, item)| item);
         }
         self.left += 1;
         self.urgent.pop_front()
     }
 
+    /// True if an answer to a request of another class comes before the demand answers.
+    fn is_turn_of_rest(&self) -> bool {
+        self.rest.front().is_some_and(|(at, _)| self.urgent.is_empty() || *at <= self.left)
+    }
+
     /// All queued answers, in no particular order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.urgent.iter_mut().chain(self.rest.iter_mut().map(|(_, item)| item))
+        self.first.iter_mut().chain(&mut self.urgent).chain(self.rest.iter_mut().map(|(_, item)| item))
     }
 }
 
@@ -62,8 +79,13 @@ impl<T> SendQueue<T> {
 mod tests {
     use super::*;
 
-    fn all<T>(queue: &mut SendQueue<T>) -> Vec<T> {
-        std::iter::from_fn(|| queue.pop()).collect()
+    fn all<T: Copy + PartialEq + std::fmt::Debug>(queue: &mut SendQueue<T>) -> Vec<T> {
+        let pop = || {
+            let front = queue.front().copied();
+            assert_eq!(queue.pop(), front);
+            front
+        };
+        std::iter::from_fn(pop).collect()
     }
 
     #[test]
@@ -73,7 +95,7 @@ mod tests {
         (0..20).for_each(|item| queue.push(Priority::Demand, item));
         queue.push(Priority::ReadAhead, 103);
         queue.push_first(99);
-        let expected = [99].into_iter().chain(0..15).chain(100..103).chain(15..20).chain([103]);
+        let expected = [99].into_iter().chain(0..16).chain(100..103).chain(16..20).chain([103]);
         assert_eq!(all(&mut queue), expected.collect::<Vec<_>>());
     }
 

@@ -13,6 +13,7 @@
 //!
 //! [`vfield_core::bucket`] has the arithmetic.
 
+use crate::server::Leaves;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,6 +57,8 @@ pub struct Limits {
     pub up: Arc<Pacer>,
     /// From other nodes.
     pub down: Arc<Pacer>,
+    /// Whose turn it is among the leaves that this node sends to.
+    pub leaves: Leaves,
     /// Those of single images, by any of an image's names.
     images: Mutex<Vec<(String, Rates)>>,
 }

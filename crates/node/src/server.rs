@@ -18,7 +18,7 @@ mod serving;
 
 pub use gate::{Bounds, Gate};
 pub use offenders::Offenders;
-pub use serving::{Brought, Freed, TAKEN_WITHIN};
+pub use serving::{Brought, Freed, Leaves, TAKEN_WITHIN};
 
 use crate::driver::Driver;
 use crate::greet::{self, GreetError, Greeted};

@@ -161,14 +161,15 @@ fn cards_that_promise_too_much_do_no_harm() {
 }
 
 /// Operators let half of a room send a tenth of what it takes in. In the order of what each passes
-/// on, such machines took from each other, at a tenth: eight times what all ways out allow.
+/// on, such machines took from each other, at a tenth: eight times what all ways out allow. Beside
+/// ten of them the next of the chain had an eleventh of each link: 1.6 to 2.3 times.
 #[test]
 fn machines_that_may_send_little_still_take_in_much() {
     let links = "100M,100M/10M@1..20/2";
     for warm in [&[][..], &["--warm"]] {
         let room = ["-n", "20", "--image", "64M", "--store", "6%", "--links", links, "--limited"];
-        let last = usual(3, |seed| number(&storm(&[&room, warm, &["--seed", seed]].concat()), "finish_over_bound"));
-        assert!(last < 3.0, "{last} times what all ways out allow, {warm:?}");
+        let last = usual(5, |seed| number(&storm(&[&room, warm, &["--seed", seed]].concat()), "finish_over_bound"));
+        assert!(last < 1.6, "{last} times what all ways out allow, {warm:?}");
     }
 }
 

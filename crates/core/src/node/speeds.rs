@@ -71,6 +71,12 @@ impl Node {
         image.classes.intake(self.link_for(image, self.me().node))
     }
 
+    /// True for a leaf: a node that takes in more of an image than it passes on
+    /// ([`crate::placement::Chain::leaf`]).
+    pub fn is_leaf(&self, id: ImageId, node: NodeId) -> bool {
+        self.images.get(&id).is_some_and(|image| image.classes.is_leaf(self.link_for(image, node)))
+    }
+
     /// What a node says of its link with an image.
     fn link_for(&self, image: &Image, node: NodeId) -> Link {
         let record = self.membership.records().get(&RecordKey { node, image: image.subject.image });

@@ -91,6 +91,11 @@ impl Classes {
         Self { least }
     }
 
+    /// True for a leaf: a node that takes in more than it passes on.
+    pub fn is_leaf(&self, link: Link) -> bool {
+        self.intake(link) < self.class(link)
+    }
+
     /// The class of a node with this link.
     pub fn class(&self, link: Link) -> Class {
         self.of_speed(link.passes_on())

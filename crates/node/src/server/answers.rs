@@ -115,6 +115,14 @@ impl Answers {
         }
     }
 
+    /// The image, if the answer to send next is a chunk.
+    pub fn next_chunk_of(&self) -> Option<ImageId> {
+        match self.queue.front()?.body {
+            Body::Chunk { image, .. } => Some(image),
+            _ => None,
+        }
+    }
+
     /// The answer to send next.
     pub fn next(&mut self) -> Option<Answer> {
         let next = self.queue.pop()?;

@@ -7,6 +7,7 @@
 mod asked;
 mod bringing;
 mod held;
+mod leaf_turn;
 mod marks;
 mod pacing;
 mod preparing;
@@ -24,6 +25,8 @@ use crate::incoming::Incoming;
 use crate::whereabouts;
 pub use bringing::Brought;
 pub use held::Freed;
+use leaf_turn::LeafTurn;
+pub use leaf_turn::Leaves;
 use pacing::Pacing;
 use std::io;
 use std::net::IpAddr;
@@ -166,6 +169,7 @@ impl<'a> Serving<'a> {
         let mut owing = self.driver.counters.owing();
         let (mut begun, mut priority) = (Instant::now(), Priority::Demand);
         let mut pacing = Pacing::new(Arc::clone(&self.driver.limits.up));
+        let mut turn = LeafTurn::new(self.driver.limits.leaves.clone());
         let mut beat = pin!(tokio::time::sleep(BEAT));
         let mut traced: Option<u64> = None;
         // The rest of the answer under way, and since when it is unchanged.
@@ -178,6 +182,12 @@ impl<'a> Serving<'a> {
             let mut sent = false;
             loop {
                 if outgoing.is_none() {
+                    if let Some(image) = self.answers.next_chunk_of()
+                        && !turn.may_begin(self.driver, image, self.peer.node, &self.stream)
+                    {
+                        self.backlog.is_full(std::time::Instant::now());
+                        break;
+                    }
                     let answer = self.answers.next();
                     priority = answer.as_ref().map_or(priority, |answer| answer.priority);
                     traced = answer.as_ref().and_then(|answer| self.mark_turn(answer));
@@ -185,6 +195,7 @@ impl<'a> Serving<'a> {
                     begun = Instant::now();
                 }
                 let Some(sending) = &mut outgoing else {
+                    turn.give_back();
                     self.backlog.is_empty();
                     break;
                 };
@@ -202,6 +213,9 @@ impl<'a> Serving<'a> {
                         self.backlog.sent(sending.payload_bytes());
                         if let Some(request) = traced.take() {
                             marks::sent(self.driver, self.id, request, sending.payload_bytes());
+                        }
+                        if sending.payload_bytes() > 0 {
+                            turn.sent(&self.stream);
                         }
                         (outgoing, self.going) = (None, None);
                     }
@@ -259,6 +273,7 @@ impl<'a> Serving<'a> {
                         return error.into();
                     }
                 }
+                () = turn.changed(&self.stream), if turn.is_under_way() => {}
                 () = &mut beat, if waiting => {
                     self.answers.beat();
                     beat.as_mut().reset(Instant::now() + BEAT);

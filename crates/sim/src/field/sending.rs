@@ -88,22 +88,31 @@ impl Field {
     /// Puts a packet into the queue of its machine's link.
     pub(super) fn put_out(&mut self, packet: u32, priority: Priority) {
         let &mut Packet { from, to, bytes, ref message, .. } = self.packets.at(packet);
-        let data = matches!(message, Message::Data { .. });
-        if u64::from(bytes) < SMALL && !data {
+        let answers = if let Message::Data { request, .. } = message { Some(*request) } else { None };
+        if u64::from(bytes) < SMALL && answers.is_none() {
             return self.squeeze(packet);
         }
         let now = self.now();
-        let (line, priority) = match self.links.discipline {
-            Discipline::Fifo => (0, Priority::Demand),
-            Discipline::Fair => (to, priority),
+        let (line, priority, shares) = match self.links.discipline {
+            Discipline::Fifo => (0, Priority::Demand, false),
+            Discipline::Fair => (to, priority, answers.is_some_and(|request| self.takes_turns(from, to, request))),
         };
         let port = &mut self.machines[from as usize].port;
-        port.enqueue(packet, bytes, line, priority);
+        port.enqueue(packet, bytes, line, priority, shares);
         if !port.awaited {
             port.awaited = true;
             let at = port.up.ready().max(now);
             self.queue.push(at, Event::Leave(from));
         }
+    }
+
+    /// True for the answer to a leaf's request: leaves take turns at each sender.
+    fn takes_turns(&self, from: u32, to: u32, request: RequestId) -> bool {
+        let (sender, receiver) = (&self.machines[from as usize], &self.machines[to as usize]);
+        receiver.flights.get(request).is_some_and(|flight| {
+            let image = &self.images[usize::from(flight.image)];
+            sender.node.is_leaf(image.id, receiver.identity.node)
+        })
     }
 
     /// A short message overtakes the queue.

@@ -63,9 +63,20 @@ impl Pipe {
 /// daemon's bound.
 const WRITTEN_MAX: u64 = 128 << 10;
 
+/// Whose turn it is to send.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    /// The connection to one receiver.
+    Of(u32),
+    /// One of those that share a turn.
+    Shared,
+}
+
 /// The queue of one connection.
 #[derive(Debug, Default)]
 struct Outgoing {
+    /// True if it shares its turn with others.
+    shares: bool,
     /// In the kernel: packets and their bytes.
     written: VecDeque<(u32, u32)>,
     written_bytes: u64,
@@ -134,7 +145,7 @@ impl Came {
 }
 
 /// A machine's link. Connections share the way out fairly, message by message; within one
-/// connection demand packets go first.
+/// connection demand packets go first. Those to leaves take turns, and count as one together.
 #[derive(Debug)]
 pub struct Port {
     /// Out of the machine.
@@ -148,7 +159,9 @@ pub struct Port {
     /// Waiting packets, by receiver.
     waiting: BTreeMap<u32, Outgoing>,
     /// Receivers with waiting packets, in turn.
-    turns: VecDeque<u32>,
+    turns: VecDeque<Turn>,
+    /// Those that share a turn, in their order.
+    sharing: VecDeque<u32>,
     /// Bytes that have come in.
     pub came: Came,
     /// Arrived packets that wait to get in, first come, first served.
@@ -159,8 +172,17 @@ impl Port {
     /// An idle link, whose directions have a burst in bytes each.
     pub fn new(own: Rates, burst: u64) -> Self {
         let (up, down) = (Pipe::new(own.up, burst), Pipe::new(own.down, burst));
-        let (waiting, turns, came, coming) = (BTreeMap::new(), VecDeque::new(), Came::default(), VecDeque::new());
-        Self { up, down, own, awaited: false, waiting, turns, came, coming }
+        Self {
+            up,
+            down,
+            own,
+            awaited: false,
+            waiting: BTreeMap::new(),
+            turns: VecDeque::new(),
+            sharing: VecDeque::new(),
+            came: Came::default(),
+            coming: VecDeque::new(),
+        }
     }
 
     /// Divides the link's own rates by these factors, out and in; with 1 it is as it was.
@@ -174,20 +196,40 @@ impl Port {
         self.up.rate == self.own.up && self.down.rate == self.own.down
     }
 
-    /// Queues a packet of this many bytes.
-    pub fn enqueue(&mut self, packet: u32, bytes: u32, to: u32, priority: Priority) {
-        let turns = &mut self.turns;
-        let outgoing = self.waiting.entry(to).or_insert_with(|| {
-            turns.push_back(to);
-            Outgoing::default()
-        });
+    /// Queues a packet of this many bytes. `shares` is true for a receiver that shares its turn.
+    pub fn enqueue(&mut self, packet: u32, bytes: u32, to: u32, priority: Priority, shares: bool) {
+        if !self.waiting.contains_key(&to) {
+            self.waiting.insert(to, Outgoing { shares, ..Outgoing::default() });
+            self.take_turn(to, shares);
+        }
+        let Some(outgoing) = self.waiting.get_mut(&to) else { return };
         outgoing.queue.push(priority, (packet, bytes));
         outgoing.write();
     }
 
+    /// Stands at the end of those that take turns.
+    fn take_turn(&mut self, to: u32, shares: bool) {
+        if !shares {
+            return self.turns.push_back(Turn::Of(to));
+        }
+        if self.sharing.is_empty() {
+            self.turns.push_back(Turn::Shared);
+        }
+        self.sharing.push_back(to);
+    }
+
     /// Removes the packet that leaves next.
     pub fn next_packet(&mut self) -> Option<u32> {
-        let to = self.turns.pop_front()?;
+        let to = match self.turns.pop_front()? {
+            Turn::Of(to) => to,
+            Turn::Shared => {
+                let to = self.sharing.pop_front()?;
+                if !self.sharing.is_empty() {
+                    self.turns.push_back(Turn::Shared);
+                }
+                to
+            }
+        };
         let outgoing = self.waiting.get_mut(&to)?;
         let (packet, bytes) = outgoing.written.pop_front()?;
         outgoing.written_bytes -= u64::from(bytes);
@@ -195,7 +237,8 @@ impl Port {
         if outgoing.written.is_empty() {
             self.waiting.remove(&to);
         } else {
-            self.turns.push_back(to);
+            let shares = outgoing.shares;
+            self.take_turn(to, shares);
         }
         Some(packet)
     }
@@ -250,6 +293,21 @@ mod tests {
         assert_eq!(pipe.squeeze(100, at(1000)), Duration::ZERO);
         assert_eq!(pipe.squeeze(20, at(1000)), Duration::from_millis(20));
         assert_eq!(Pipe::new(1000, 0).squeeze(20, at(1000)), Duration::from_millis(20));
+    }
+
+    #[test]
+    fn leaves_count_as_one_connection() {
+        let order = |shares: fn(u32) -> bool| {
+            let mut port = Port::new(Rates { up: 1000, down: 1000 }, 0);
+            // Three packets to each of four receivers, by receiver.
+            for packet in 0..12 {
+                port.enqueue(packet, 100, packet % 4, Priority::Demand, shares(packet % 4));
+            }
+            std::iter::from_fn(move || port.next_packet()).map(|packet| packet % 4).collect::<Vec<_>>()
+        };
+        assert_eq!(order(|_| false), [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]);
+        assert_eq!(order(|to| to > 0), [0, 1, 0, 2, 0, 3, 1, 2, 3, 1, 2, 3]);
+        assert_eq!(order(|to| to > 1), [0, 1, 2, 0, 1, 3, 0, 1, 2, 3, 2, 3]);
     }
 
     #[test]
