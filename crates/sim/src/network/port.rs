@@ -198,13 +198,13 @@ impl Port {
 
     /// Queues a packet of this many bytes. `shares` is true for a receiver that shares its turn.
     pub fn enqueue(&mut self, packet: u32, bytes: u32, to: u32, priority: Priority, shares: bool) {
-        if !self.waiting.contains_key(&to) {
-            self.waiting.insert(to, Outgoing { shares, ..Outgoing::default() });
-            self.take_turn(to, shares);
-        }
-        let Some(outgoing) = self.waiting.get_mut(&to) else { return };
+        let is_new = !self.waiting.contains_key(&to);
+        let outgoing = self.waiting.entry(to).or_insert_with(|| Outgoing { shares, ..Outgoing::default() });
         outgoing.queue.push(priority, (packet, bytes));
         outgoing.write();
+        if is_new {
+            self.take_turn(to, shares);
+        }
     }
 
     /// Stands at the end of those that take turns.
