@@ -169,7 +169,7 @@ impl<'a> Serving<'a> {
         let mut owing = self.driver.counters.owing();
         let (mut begun, mut priority) = (Instant::now(), Priority::Demand);
         let mut pacing = Pacing::new(Arc::clone(&self.driver.limits.up));
-        let mut turn = LeafTurn::new(self.driver.limits.leaves.clone());
+        let mut turn = LeafTurn::new(self.driver.limits.leaves.clone(), self.peer.node);
         let mut beat = pin!(tokio::time::sleep(BEAT));
         let mut traced: Option<u64> = None;
         // The rest of the answer under way, and since when it is unchanged.
@@ -183,7 +183,7 @@ impl<'a> Serving<'a> {
             loop {
                 if outgoing.is_none() {
                     if let Some(image) = self.answers.next_chunk_of()
-                        && !turn.may_begin(self.driver, image, self.peer.node, &self.stream)
+                        && !turn.may_begin(self.driver, image, &self.stream)
                     {
                         self.backlog.is_full(std::time::Instant::now());
                         break;

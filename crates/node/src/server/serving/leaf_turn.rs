@@ -6,15 +6,17 @@
 //! link, and all nodes behind it wait for that one. So leaves count as one together (decision
 //! 0093).
 //!
-//! A turn lasts until the kernel has put nearly all of the chunk on the wire, and not longer than
-//! [`TURN_MAX`], whatever the receiver does.
+//! A turn lasts until the kernel has put nearly all of the chunk on the wire. A leaf that makes it
+//! last for [`TURN_MAX`] goes without turns for a while: it does not read, and gets nothing of the
+//! link, or the link is so slow that all leaves may as well share it.
 
 use crate::driver::Driver;
 use crate::low_water;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -23,8 +25,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use vfield_core::identity::NodeId;
 use vfield_core::image::ImageId;
 
-/// Longest turn: a chunk of 64 KiB at half of 4 Mbit/s. A leaf that does not read holds others up
-/// for no longer.
+/// Longest turn: a chunk of 64 KiB at half of 4 Mbit/s.
 const TURN_MAX: Duration = Duration::from_millis(250);
 /// Longest wait for a turn, then it goes on without one: ten leaves with a chunk each at half of
 /// 10 Mbit/s.
@@ -32,17 +33,40 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a leaf's answers queued in the kernel. The turn is over when half of them are left: a
 /// fraction of a chunk, and at 1 Gbit/s time enough for the next one to begin.
 const QUEUED_MAX: usize = 32 << 10;
+/// How long a leaf goes without turns, so that one that never reads takes a fortieth of the others'
+/// time.
+const ASIDE: Duration = Duration::from_secs(10);
 /// How long it is taken for certain that a node is a leaf, or is none: an operator may change the
 /// limit.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The turns of all leaves of a node.
 #[derive(Debug, Clone)]
-pub struct Leaves(Arc<Semaphore>);
+pub struct Leaves {
+    turns: Arc<Semaphore>,
+    /// Leaves that go without turns, and until when.
+    aside: Arc<Mutex<HashMap<NodeId, Instant>>>,
+}
 
 impl Default for Leaves {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(1)))
+        Self { turns: Arc::new(Semaphore::new(1)), aside: Arc::default() }
+    }
+}
+
+impl Leaves {
+    fn is_aside(&self, node: NodeId) -> bool {
+        self.aside().get(&node).is_some_and(|until| Instant::now() < *until)
+    }
+
+    fn put_aside(&self, node: NodeId) {
+        let (mut aside, now) = (self.aside(), Instant::now());
+        aside.retain(|_, until| now < *until);
+        aside.insert(node, now + ASIDE);
+    }
+
+    fn aside(&self) -> MutexGuard<'_, HashMap<NodeId, Instant>> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -52,6 +76,7 @@ type Wait = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
 /// A connection's turn.
 pub(super) struct LeafTurn {
     leaves: Leaves,
+    peer: NodeId,
     state: State,
     /// The image and the time of the last look, and if the peer is a leaf.
     looked: Option<(ImageId, Instant, bool)>,
@@ -69,20 +94,23 @@ enum State {
 }
 
 impl LeafTurn {
-    pub fn new(leaves: Leaves) -> Self {
-        Self { leaves, state: State::None, looked: None }
+    pub fn new(leaves: Leaves, peer: NodeId) -> Self {
+        Self { leaves, peer, state: State::None, looked: None }
     }
 
     /// True if a chunk of this image may go to the peer now. If not, [`LeafTurn::changed`] returns
     /// once it may.
-    pub fn may_begin(&mut self, driver: &Driver, image: ImageId, peer: NodeId, stream: &TcpStream) -> bool {
-        !self.is_leaf(driver, image, peer, stream) || self.begin()
+    pub fn may_begin(&mut self, driver: &Driver, image: ImageId, stream: &TcpStream) -> bool {
+        !self.is_leaf(driver, image, stream) || self.begin()
     }
 
     /// Takes a turn if it can be had at once, else waits for one.
     fn begin(&mut self) -> bool {
         if matches!(self.state, State::None) {
-            let turns = Arc::clone(&self.leaves.0);
+            if self.leaves.is_aside(self.peer) {
+                return true;
+            }
+            let turns = Arc::clone(&self.leaves.turns);
             self.state = match Arc::clone(&turns).try_acquire_owned() {
                 Ok(permit) => State::has(Some(permit)),
                 Err(_) => {
@@ -93,7 +121,7 @@ impl LeafTurn {
         matches!(self.state, State::Has { sent: false, .. })
     }
 
-    fn is_leaf(&mut self, driver: &Driver, image: ImageId, peer: NodeId, stream: &TcpStream) -> bool {
+    fn is_leaf(&mut self, driver: &Driver, image: ImageId, stream: &TcpStream) -> bool {
         let now = Instant::now();
         if let Some((of, at, is_leaf)) = self.looked
             && of == image
@@ -101,7 +129,7 @@ impl LeafTurn {
         {
             return is_leaf;
         }
-        let is_leaf = driver.look(|core| core.is_leaf(image, peer));
+        let is_leaf = driver.look(|core| core.is_leaf(image, self.peer));
         if is_leaf != self.looked.is_some_and(|(.., was_leaf)| was_leaf) {
             low_water::queue_at_most(stream, if is_leaf { QUEUED_MAX } else { super::super::QUEUED_MAX });
         }
@@ -151,6 +179,7 @@ impl LeafTurn {
                     () = left => self.state = State::None,
                     () = sleep_until(until), if permit.is_some() => {
                         *permit = None;
+                        self.leaves.put_aside(self.peer);
                         if is_sent {
                             self.state = State::None;
                         }
@@ -210,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn a_turn_lasts_until_the_bytes_have_left() {
         let leaves = Leaves::default();
-        let mut turns = [(); 2].map(|()| LeafTurn::new(leaves.clone()));
+        let mut turns = [1, 2].map(|node| LeafTurn::new(leaves.clone(), NodeId(node)));
         let [(stream, mut receiver), (other, _other)] = [pair(), pair()];
         stream.writable().await.unwrap();
         let [first, second] = &mut turns;
@@ -236,7 +265,8 @@ mod tests {
     #[tokio::test]
     async fn a_leaf_that_does_not_read_holds_nobody_up_for_long() {
         let leaves = Leaves::default();
-        let [mut stuck, mut other] = [(); 2].map(|()| LeafTurn::new(leaves.clone()));
+        let turn = |node| LeafTurn::new(leaves.clone(), NodeId(node));
+        let [mut stuck, mut other] = [1, 2].map(turn);
         let [(stream, _receiver), (second, _other)] = [pair(), pair()];
         stream.writable().await.unwrap();
         assert!(stuck.begin());
@@ -246,20 +276,23 @@ mod tests {
         assert!(stuck.begin(), "its answer goes on");
         change(&mut other, &second).await;
         assert!(other.begin());
+        // Its other connections have no turns either, so that it cannot take one with each.
+        let mut again = turn(1);
+        assert!(again.begin() && !again.is_under_way());
         // Nor does one that wants its chunk no more, or the end of a connection.
         other.give_back();
         assert!(!other.is_under_way() && other.begin());
-        assert!(!LeafTurn::new(leaves.clone()).begin());
+        assert!(!turn(3).begin());
         drop(other);
-        assert!(LeafTurn::new(leaves).begin());
+        assert!(turn(3).begin());
     }
 
     #[tokio::test]
     async fn whoever_has_all_turns_a_leaf_goes_on() {
         let leaves = Leaves::default();
-        let _all = Arc::clone(&leaves.0).acquire_owned().await.unwrap();
+        let _all = Arc::clone(&leaves.turns).acquire_owned().await.unwrap();
         let (stream, _receiver) = pair();
-        let mut turn = LeafTurn::new(leaves);
+        let mut turn = LeafTurn::new(leaves, NodeId(1));
         assert!(!turn.begin());
         change(&mut turn, &stream).await;
         assert!(turn.begin());
