@@ -101,8 +101,10 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         let failure = Failure::usage("--follow needs --trust: any member can sign a tag with a key of its own");
         return Err(failure.hint("--trust names the public key of the tag's signer; --open follows any signer"));
     }
-    // A disk may be of any size, and is looked at when the daemon starts.
-    let memory = memory::most_bytes().filter(|_| options.disk.is_none()).unwrap_or(u64::MAX);
+    // A disk may be of any size, and is looked at when the daemon starts; what compressed chunks
+    // take is seen when they come.
+    let is_bounded = options.disk.is_none() && !options.compress_store;
+    let memory = memory::most_bytes().filter(|_| is_bounded).unwrap_or(u64::MAX);
     let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
     let large_pages = options.huge.then(|| check_large_pages(store)).transpose()?.is_some();
     let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
@@ -124,6 +126,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         store,
         stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
         large_pages,
+        compressed_max_bytes: options.compress_store.then(|| memory::stores_max_bytes().unwrap_or(u64::MAX)),
         disk: disk::plan(options.disk, options.disk_writes)?,
         join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
         ..node(&options.daemon, listen, any_port, bootstrap)?
@@ -314,6 +317,7 @@ fn node(
         tags: Vec::new(),
         sockets: None,
         large_pages: false,
+        compressed_max_bytes: None,
         disk: None,
         keeper: None,
         card_bytes_per_s,

@@ -56,6 +56,7 @@ pub struct Settings {
     disk: Option<Disk>,
     disk_writes: Option<Size>,
     huge: bool,
+    compress_store: bool,
     join_boost: Option<Boost>,
     nbd: OneOrMany<Endpoint>,
     nbd_tls: Option<PathBuf>,
@@ -174,7 +175,8 @@ impl Settings {
         options.store = options.store.or(self.store);
         options.disk = options.disk.or_else(|| self.disk.clone());
         options.disk_writes = options.disk_writes.or(self.disk_writes);
-        options.huge |= self.huge && options.disk.is_none();
+        options.huge |= self.huge && options.disk.is_none() && !options.compress_store;
+        options.compress_store |= self.compress_store && options.disk.is_none() && !options.huge;
         options.join_boost = options.join_boost.or(self.join_boost);
         fill(&mut options.trust, &self.trust);
         options.allow_rollback |= self.allow_rollback;

@@ -179,10 +179,11 @@ fn image_text(image: &ImageStatus) -> String {
         0 => String::new(),
         bytes => format!(", and {} transient", human(bytes)),
     };
-    let place = match image.on_disk {
-        true if image.capacity_bytes > 0 => ", on the disk",
-        false if image.large_pages => ", in large pages",
-        _ => "",
+    let place = match (image.on_disk, image.compressed_bytes) {
+        (true, _) if image.capacity_bytes > 0 => ", on the disk".to_owned(),
+        (false, Some(bytes)) => format!(", compressed to {}", human(bytes)),
+        (false, None) if image.large_pages => ", in large pages".to_owned(),
+        _ => String::new(),
     };
     line(&mut out, &format!("  held here  {fill}{place}{transient}"));
     if image.on_disk && image.spoiled_chunks > 0 {

@@ -48,7 +48,12 @@ pub fn free_bytes() -> Option<u64> {
 /// What stores may take that nobody has asked for: half of the free memory, a daemon's other needs
 /// taken off before.
 pub fn default_stores_bytes() -> Option<u64> {
-    free_bytes().map(|free| free.saturating_sub(BESIDE_STORES) / 2)
+    stores_max_bytes().map(|most| most / 2)
+}
+
+/// What stores may take without pushing out others: the free memory, less a daemon's other needs.
+pub fn stores_max_bytes() -> Option<u64> {
+    free_bytes().map(|free| free.saturating_sub(BESIDE_STORES))
 }
 
 /// What this process has in memory.

@@ -22,7 +22,12 @@ pub struct Cache {
 impl Cache {
     /// An empty cache for chunks of this size.
     pub fn new(chunk_size: ChunkSize) -> Self {
-        let capacity = (CACHE_BYTES / chunk_size.bytes()).max(2) as usize;
+        Self::of(chunk_size, CACHE_BYTES)
+    }
+
+    /// The same with so many bytes.
+    pub fn of(chunk_size: ChunkSize, bytes: u64) -> Self {
+        let capacity = (bytes / chunk_size.bytes()).max(2) as usize;
         Self { chunks: Mutex::new(VecDeque::with_capacity(capacity)), capacity }
     }
 

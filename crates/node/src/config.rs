@@ -63,7 +63,7 @@ pub struct NodeConfig {
     /// Most bytes in the stores of all joined images, except those kept from an earlier process;
     /// `None` if store sizes were configured.
     pub stores_max_bytes: Option<u64>,
-    /// Memory that this process may have: no store in memory may be larger.
+    /// Memory that this process may have: no store in memory may take more.
     pub memory_max_bytes: u64,
     /// Share of time in which the stores fill.
     pub join_boost: JoinBoost,
@@ -95,6 +95,9 @@ pub struct NodeConfig {
     pub sockets: Option<Sockets>,
     /// True if the memory of stores that hold a whole image is in large pages.
     pub large_pages: bool,
+    /// The memory for chunks of stores that keep them compressed, besides what an earlier process
+    /// has left; `None` if they lie plain.
+    pub compressed_max_bytes: Option<u64>,
     /// The disk on which the stores of joined images lie; without one they are in memory.
     pub disk: Option<DiskConfig>,
     /// The keeper of the stores' memory for the next process of this node.

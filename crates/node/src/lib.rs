@@ -9,6 +9,7 @@ pub mod bootstrap;
 pub mod buffers;
 mod cache;
 mod changed;
+mod codec;
 pub mod compression;
 pub mod config;
 mod connection;

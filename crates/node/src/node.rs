@@ -31,6 +31,7 @@ use crate::route;
 use crate::server;
 use crate::sockets;
 use crate::status::{Sole, Status};
+use crate::store::compressed::Room;
 use crate::trace::Recording;
 use crate::{waits, whereabouts};
 use holding::Held;
@@ -104,6 +105,7 @@ pub struct Node {
     config: NodeConfig,
     /// Where its stores lie, if not in memory.
     disk: Option<Arc<Disk>>,
+    compressed_room: Option<Arc<Room>>,
     held: Mutex<Vec<Held>>,
     pins: following::Pins,
     /// One image is added at a time, since each has to differ from those before it.
@@ -167,11 +169,13 @@ impl Node {
         }
 
         let config = NodeConfig { field_keys: None, admission: None, ..config };
+        let compressed_room = config.compressed_max_bytes.map(Room::new);
         let (started, tasks) = (Instant::now(), Mutex::new(tasks));
         let node = Self {
             driver,
             config,
             disk,
+            compressed_room,
             held: Mutex::default(),
             pins: Mutex::default(),
             adding: Default::default(),

@@ -220,6 +220,9 @@ pub struct ImageStatus {
     /// True if its memory is in pages of 2 MiB, as far as the kernel has them.
     #[serde(default)]
     pub large_pages: bool,
+    /// Memory that its store takes with its chunks compressed; `null` if they lie plain.
+    #[serde(default)]
+    pub compressed_bytes: Option<u64>,
     /// Chunks of the store that were other bytes: an earlier process left them so, or the disk gave
     /// them back so.
     #[serde(default)]

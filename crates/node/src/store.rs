@@ -3,9 +3,9 @@
 //! It owns one sparse memory file, in which chunk number `i`, data or hash page, lies at offset `i`
 //! times the chunk size. One word for each chunk says whether it is there ([`slot`]). The file may
 //! outlive the process ([`label`], [`found`]). It may lie on a disk instead, and outlive a reboot
-//! ([`on_disk`]). Versions of an image lend each other what they have
-//! in common ([`family`]). Data that only passes through lies in buffers
-//! instead ([`transient`]).
+//! ([`on_disk`]). Chunks may lie compressed in their slots ([`compressed`]). Versions of an image
+//! lend each other what they have in common ([`family`]). Data that only passes through lies in
+//! buffers instead ([`transient`]).
 //!
 //! Invariant: resident bytes are right, since every caller of insert has asked [`Store::check`]
 //! first. They stay in place while a [`Pin`] lives. A slot is never overwritten: its pages go back
@@ -14,6 +14,7 @@
 //! The protocol core decides what to hold.
 
 mod behind;
+pub mod compressed;
 pub mod family;
 pub mod found;
 pub mod label;
@@ -30,18 +31,20 @@ pub use found::Kept;
 pub use pin::Pin;
 
 use crate::buffers::Buffer;
+use behind::Behind;
+use compressed::Compressed;
 use family::{Lenders, Lends};
 use found::Tally;
 use label::Label;
 use on_disk::{OnDisk, Troubles};
-use slot::Slot;
+use slot::{Form, Slot};
 use slots::Slots;
 use sparse_file::SparseFile;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use transient::Transients;
 use vfield_block::extent::Extent;
 use vfield_core::chunk::{Chunk, HASH_BYTES};
@@ -91,7 +94,9 @@ pub struct Store {
     /// All chunks, or the pages of hashes if there is a disk.
     memory: SparseFile,
     disk: Option<OnDisk>,
+    compressed: OnceLock<Compressed>,
     troubles: Troubles,
+    behind: Behind,
     slots: Slots,
     transients: Arc<Transients>,
     resident_bytes: AtomicU64,
@@ -132,7 +137,9 @@ impl Store {
             zeros: ZeroHashes::new(geometry),
             memory,
             disk: None,
+            compressed: OnceLock::new(),
             troubles: Troubles::default(),
+            behind: Behind::default(),
             slots: Slots::new(geometry.chunks(), Slot::default()),
             transients: Arc::default(),
             resident_bytes: AtomicU64::new(0),
@@ -157,7 +164,7 @@ impl Store {
     pub fn commit(&self, names: &Names, commitment: Commitment) -> io::Result<()> {
         let label = Label { id: self.id, header: *self.geometry().header(), names: names.clone(), commitment }.encode();
         match &self.disk {
-            Some(disk) if disk.behind.labels(&label) => Ok(()),
+            Some(_) if self.behind.labels(&label) => Ok(()),
             _ => self.write_label(&label),
         }
     }
@@ -278,14 +285,36 @@ impl Store {
 
     /// Writes a claimed slot and publishes it, or abandons it.
     fn write(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<()> {
-        self.taken(chunk).fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        if let Err(error) = self.write_bytes(chunk, bytes) {
-            self.slots.change(chunk, |slot| Some(slot.abandon()));
-            self.punch(chunk);
-            return Err(error);
+        match self.write_bytes(chunk, bytes) {
+            Ok(form) => self.publish(chunk, form),
+            Err(error) => {
+                self.abandon(chunk);
+                self.punch(chunk);
+                return Err(error);
+            }
         }
-        self.slots.change(chunk, |slot| Some(slot.publish()));
         Ok(())
+    }
+
+    /// The bytes of a claimed slot lie there in this form.
+    fn publish(&self, chunk: Chunk, form: Form) {
+        self.take(chunk, self.taken_bytes(chunk, form));
+        self.slots.change(chunk, |slot| Some(slot.publish(form)));
+    }
+
+    /// Gives up a claimed slot, which the caller punches.
+    fn abandon(&self, chunk: Chunk) {
+        // The punch takes them off.
+        self.take(chunk, self.taken_bytes(chunk, Form::Plain));
+        self.slots.change(chunk, |slot| Some(slot.abandon()));
+    }
+
+    /// Bytes that a chunk takes in its slot.
+    fn taken_bytes(&self, chunk: Chunk, form: Form) -> u64 {
+        match form {
+            Form::Plain => self.geometry().length(chunk),
+            Form::Compressed => self.compressed_bytes(chunk),
+        }
     }
 
     /// Takes in a chunk of data that is not to be kept. `buffer` must have its bytes: ask
@@ -316,7 +345,7 @@ impl Store {
         let Some(bytes) = self.transients.get(chunk) else { return Ok(()) };
         if self.borrow_now(chunk) {
             self.transients.evict(chunk);
-        } else if self.disk_of(chunk).is_some_and(|disk| disk.behind.settles(chunk)) {
+        } else if self.is_slow_to_write(chunk) && self.behind.settles(chunk) {
             // A worker writes it.
         } else if self.mend(chunk, &bytes)? {
             self.transients.evict(chunk);
@@ -362,20 +391,21 @@ impl Store {
     /// Frees the pages of a slot, or has its disk's worker do it. The caller's transition emptied
     /// it.
     fn punch(&self, chunk: Chunk) {
-        if !self.disk_of(chunk).is_some_and(|disk| disk.behind.punches(chunk)) {
+        if self.disk_of(chunk).is_none() || !self.behind.punches(chunk) {
             self.punch_now(chunk);
         }
     }
 
     fn punch_now(&self, chunk: Chunk) {
         let place = self.slot_extent(chunk);
+        let taken_bytes = self.taken_bytes(chunk, self.slots.load(chunk).form());
         let file = self.disk_of(chunk).map_or(&self.memory, OnDisk::file);
         if let Err(error) = file.punch(place.start(), self.geometry().chunk_bytes()) {
             // The slot stays `Dropping` for good: unused memory, but never overwritten in flight.
             tracing::error!(%chunk, %error, "freeing the memory of an evicted chunk failed");
             return;
         }
-        self.taken(chunk).fetch_sub(place.len(), Ordering::Relaxed);
+        self.free(chunk, taken_bytes);
         self.slots.change(chunk, |slot| Some(slot.punched()));
     }
 
@@ -383,6 +413,11 @@ impl Store {
     fn slot_extent(&self, chunk: Chunk) -> Extent {
         let start = chunk.0 * self.geometry().chunk_bytes();
         Extent::from(start..start + self.geometry().length(chunk))
+    }
+
+    /// Memory that its file takes, in bytes; also of chunks that are not verified.
+    pub fn file_bytes_now(&self) -> u64 {
+        self.memory.taken_bytes()
     }
 
     /// The memory file: to send from, and to be kept beyond the process's end.

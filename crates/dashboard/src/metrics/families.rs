@@ -65,7 +65,7 @@ fn image_limits(view: &View, samples: &mut Samples<'_>, value: fn(&LimitStatus) 
 }
 
 /// All families, in the order of the document.
-pub const FAMILIES: [Family; 51] = [
+pub const FAMILIES: [Family; 52] = [
     family(
         "vfield_build_info",
         Gauge,
@@ -391,6 +391,19 @@ pub const FAMILIES: [Family; 51] = [
     family("vfield_image_store_held_bytes", Gauge, "image", "Filled part of this node's store.", |view, out| {
         images(view, out, |image| image.held_bytes as f64);
     }),
+    family(
+        "vfield_image_store_compressed_bytes",
+        Gauge,
+        "image",
+        "Memory of this node's store, if its chunks lie compressed.",
+        |view, out| {
+            for image in &view.status.node.images {
+                if let Some(bytes) = image.compressed_bytes {
+                    out.of(&[("image", &label(view, image))], bytes as f64);
+                }
+            }
+        },
+    ),
     family(
         "vfield_image_store_filled",
         Gauge,

@@ -16,17 +16,17 @@ const LINK: Link = Link::mbit(50);
 const IMAGE_BYTES: u64 = 16 * MIB;
 
 /// An image of lines with numbers, which LZ4 makes a third of.
-fn text_file(dir: &Path) -> Result<PathBuf, Failed> {
+pub fn text_file(dir: &Path, bytes: u64) -> Result<PathBuf, Failed> {
     let mut text = String::new();
     for line in 0_u64.. {
         let word = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         writeln!(text, "line {line} of the image has the word {word:06x}, as each has one").expect("a string");
-        if text.len() as u64 >= IMAGE_BYTES {
+        if text.len() as u64 >= bytes {
             break;
         }
     }
     let path = dir.join("text.img");
-    std::fs::write(&path, &text.as_bytes()[..IMAGE_BYTES as usize])?;
+    std::fs::write(&path, &text.as_bytes()[..bytes as usize])?;
     Ok(path)
 }
 
@@ -59,7 +59,7 @@ fn slow_links_carry_compressed_chunks() -> Outcome {
         return Ok(());
     }
     let lab = Lab::namespaces(3, LINK)?;
-    let image = text_file(lab.dir())?;
+    let image = text_file(lab.dir(), IMAGE_BYTES)?;
     let mut origin = vfield().serve(lab.host(0), &[&image]).name("origin").ready()?;
     let first = filled(&lab, 1, &origin)?;
     client::compare_all(lab.host(1), &first, &image)?;
@@ -100,7 +100,7 @@ fn bytes_that_do_not_compress_cost_nothing_more() -> Outcome {
 
     // Nor does a node compress that was told not to.
     let lab = Lab::namespaces(2, LINK)?;
-    let text = text_file(lab.dir())?;
+    let text = text_file(lab.dir(), IMAGE_BYTES)?;
     let plain = vfield().serve(lab.host(0), &[&text]).args(&["--no-compression"]).name("plain").ready()?;
     filled(&lab, 1, &plain)?;
     let bytes = sent(&plain)?;

@@ -138,7 +138,7 @@ fn a_spent_budget_holds_up_the_store_and_no_read() -> Outcome {
 }
 
 /// A program whose processes are in a group from the start on.
-fn grouped(dir: &Path, group: &Cgroup) -> Result<Vfield, LabError> {
+pub fn grouped(dir: &Path, group: &Cgroup) -> Result<Vfield, LabError> {
     let path = dir.join("grouped");
     let (entrance, program) = (group.entrance(), vfield());
     let text = format!("#!/bin/sh\necho $$ >{}\nexec {} \"$@\"\n", entrance.display(), program.path().display());

@@ -11,7 +11,7 @@ use vfield_lab::need::{Need, have};
 use vfield_lab::{Daemon, LabError, ServiceManager, client, process, wait_until};
 
 /// A daemon that is killed is started again at once, and verifies some MiB.
-const AGAIN: Duration = Duration::from_secs(30);
+pub const AGAIN: Duration = Duration::from_secs(30);
 /// Default size of a chunk.
 const CHUNK: u64 = 64 << 10;
 const IMAGE: u64 = 24 * MIB + 777;
@@ -26,23 +26,23 @@ fn taken_over(status: &Value) -> u64 {
 }
 
 /// Waits until a daemon has taken its store over and is full again.
-fn is_back(daemon: &Daemon) -> Result<(), LabError> {
+pub fn is_back(daemon: &Daemon) -> Result<(), LabError> {
     daemon.wait_status("it is back with its store", AGAIN, |status| {
         taken_over(status) > 0 && status["images"][0]["filled"] == true
     })
 }
 
 /// The daemon of a guard.
-fn guarded(guard: u32) -> Option<u32> {
+pub fn guarded(guard: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }
 
 /// A guard and its daemon, both of which end with this value: the guard first, or there would be
 /// another daemon.
-struct Pair {
-    guard: u32,
-    daemon: u32,
+pub struct Pair {
+    pub guard: u32,
+    pub daemon: u32,
 }
 
 impl Drop for Pair {

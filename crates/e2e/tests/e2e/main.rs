@@ -7,6 +7,7 @@ mod bench;
 mod buckets;
 mod bullies;
 mod clouds;
+mod compressed_store;
 mod compression;
 mod dashboard;
 mod day;

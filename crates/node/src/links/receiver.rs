@@ -300,8 +300,8 @@ impl<'a> Receiver<'a> {
                 arrived(zeros)
             }
             Ok(Inserted::Busy) => Input::Unusable(ask.request),
-            // The disk is full. Readers go on with what passes through.
-            Err(_) if store.is_on_disk() && image.geometry().is_data(ask.chunk) => {
+            // The store is full. Readers go on with what passes through.
+            Err(_) if store.may_be_full() && image.geometry().is_data(ask.chunk) => {
                 let buffer = unpacked.unwrap_or_else(|| self.inbound.detach(&self.driver.buffers));
                 store.pass(ask.chunk, buffer);
                 arrived(Vec::new())

@@ -169,7 +169,7 @@ impl Node {
             StoreSize::Bytes(bytes) => bytes.min(all),
         };
         let is_whole = wanted == StoreSize::All;
-        let found = kept.of(id, &header, is_whole);
+        let found = kept.of(id, &header, is_whole && self.compressed_room.is_none());
         let asked = capacity_bytes;
         let room = match &self.disk {
             Some(disk) => Some(disk.max_bytes()),
@@ -179,7 +179,8 @@ impl Node {
         let whole_bytes = geometry.stored_max() * geometry.chunk_bytes();
         let [needed, default_bytes] = [capacity_bytes, asked].map(|bytes| bytes.min(whole_bytes));
         let memory_bytes = self.config.memory_max_bytes;
-        if needed > memory_bytes && self.disk.is_none() {
+        // Nobody knows yet how much a compressed one takes.
+        if needed > memory_bytes && self.disk.is_none() && self.compressed_room.is_none() {
             return Err(StartError::StoreTooLarge { wanted_bytes: needed, memory_bytes });
         }
         let (store, found) = match found {
@@ -190,6 +191,10 @@ impl Node {
                 (store, None)
             }
         };
+        if let Some(room) = self.compressed_room.as_ref().filter(|_| !store.is_on_disk()) {
+            room.add(store.file_bytes_now());
+            store.compress(room);
+        }
         // Memory takes nothing in a disk's place: it may be much smaller.
         let (capacity_bytes, needed) = match self.disk.is_some() && !store.is_on_disk() && found.is_none() {
             true => (0, 0),
@@ -214,9 +219,9 @@ impl Node {
             let learning = self.spawn(learned::run(Arc::clone(&self.driver), Arc::clone(&image)));
             self.ends_with(id, learning);
         }
-        if let Some(disk) = &self.disk {
-            let path = disk.path().to_owned();
-            let watching = self.spawn(mending::watch(Arc::clone(&self.driver), Arc::clone(&image), path));
+        if image.store().may_be_full() {
+            let disk = self.disk.as_ref().map(|disk| disk.path().to_owned());
+            let watching = self.spawn(mending::watch(Arc::clone(&self.driver), Arc::clone(&image), disk));
             self.ends_with(id, watching);
             let working = self.spawn(Arc::clone(image.store()).work_behind());
             self.ends_with(id, working);

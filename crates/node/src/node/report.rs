@@ -127,6 +127,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         taken_over_bytes: image.store().adopted_bytes(),
         on_disk: image.store().is_on_disk(),
         large_pages: image.store().is_in_large_pages(),
+        compressed_bytes: image.store().compressed_memory_bytes(),
         spoiled_chunks: image.store().spoiled(),
         shared_bytes: image.store().lent_bytes(),
         transient_bytes: view.transient * chunk,

@@ -1,4 +1,5 @@
-//! Work on a disk for which no caller waits: chunks that settle, punches, and the label.
+//! Work of a store for which no caller waits: chunks that settle on a disk or are compressed, and
+//! for a disk punches and the label too.
 //!
 //! These come up while the core is locked, and in tasks that other peers wait for.
 //! A disk that takes a second for a write would hold up the whole node, so a worker does them
@@ -9,16 +10,14 @@
 
 use super::Store;
 use super::label::Label;
-use super::on_disk::OnDisk;
 use super::slot::Slot;
 use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use vfield_core::chunk::Chunk;
 
-/// Bytes of chunks that may wait for the disk. Beyond that, tasks that bring more wait. It is 80 ms
+/// Bytes of chunks that may wait for the worker. Beyond that, tasks that bring more wait. It is 80 ms
 /// of a disk that writes 100 MB/s. The chunks lie in buffers, so a longer queue costs memory.
 const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
@@ -103,36 +102,46 @@ impl Behind {
 }
 
 impl Store {
-    /// Works for the disk for as long as it is polled. A store in memory has no such work.
+    /// Works for as long as it is polled. A store of plain chunks in memory has no such work.
     pub async fn work_behind(self: Arc<Self>) {
-        let Some(disk) = &self.disk else { return };
-        disk.behind.queue().is_attended = true;
+        if !self.has_slow_writes() {
+            return;
+        }
+        self.behind.queue().is_attended = true;
         let attendance = Attendance(Arc::clone(&self));
         loop {
-            disk.behind.came.notified().await;
+            attendance.0.behind.came.notified().await;
             let store = Arc::clone(&attendance.0);
             if let Err(error) = tokio::task::spawn_blocking(move || store.work_off()).await {
-                tracing::error!(%error, "working for a disk failed");
+                tracing::error!(%error, "working for a store failed");
             }
         }
     }
 
-    /// True if a chunk of data that is to be kept should lie in a buffer at first, because the disk
-    /// has other work.
+    /// True if a chunk of data that is to be kept should lie in a buffer at first, because to write
+    /// it takes long.
     pub fn writes_behind(&self) -> bool {
-        self.disk.as_ref().is_some_and(|disk| disk.behind.has_room(self.geometry().chunk_bytes()))
+        self.has_slow_writes() && self.behind.has_room(self.geometry().chunk_bytes())
+    }
+
+    fn has_slow_writes(&self) -> bool {
+        self.disk.is_some() || self.compressed.get().is_some()
+    }
+
+    /// True if a chunk is better written by the worker.
+    pub(super) fn is_slow_to_write(&self, chunk: Chunk) -> bool {
+        self.has_slow_writes() && self.geometry().is_data(chunk)
     }
 
     fn work_off(&self) {
-        let Some(disk) = &self.disk else { return };
-        let _order = disk.behind.work.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = || disk.behind.queue().jobs.pop_front();
+        let _order = self.behind.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = || self.behind.queue().jobs.pop_front();
         while let Some(job) = next() {
             match job {
-                Job::Settle(chunk) => self.settle_late(disk, chunk),
+                Job::Settle(chunk) => self.settle_late(chunk),
                 Job::Punch(chunk) => self.punch_now(chunk),
                 Job::Label => {
-                    let label = disk.behind.queue().label.take();
+                    let label = self.behind.queue().label.take();
                     if let Some(Err(error)) = label.map(|label| self.write_label(&label)) {
                         tracing::warn!(%error, "writing the label of a store failed");
                     }
@@ -143,8 +152,8 @@ impl Store {
 
     /// The bytes of a chunk that is still to settle. An evicted one may come again at any moment,
     /// and wait to settle once more, so both are looked at under one lock.
-    fn settling(&self, disk: &OnDisk, chunk: Chunk) -> Option<Bytes> {
-        let mut queue = disk.behind.queue();
+    fn settling(&self, chunk: Chunk) -> Option<Bytes> {
+        let mut queue = self.behind.queue();
         let bytes = queue.settling.contains(&chunk).then(|| self.transients.get(chunk)).flatten();
         if bytes.is_none() {
             queue.settling.remove(&chunk);
@@ -152,8 +161,8 @@ impl Store {
         bytes
     }
 
-    fn settle_late(&self, disk: &OnDisk, chunk: Chunk) {
-        let Some(bytes) = self.settling(disk, chunk) else { return };
+    fn settle_late(&self, chunk: Chunk) {
+        let Some(bytes) = self.settling(chunk) else { return };
         let mended = self.mend(chunk, &bytes);
         let is_claimed = match mended {
             Ok(false) => self.slots.change(chunk, Slot::claim).is_some() || self.clear_found(chunk).unwrap_or(false),
@@ -162,7 +171,7 @@ impl Store {
         if !is_claimed {
             // It may have come once more in the moment in which its slot was published.
             let is_there = mended.is_ok() && self.slots.load(chunk).is_readable() && !self.is_spoiled(chunk);
-            let mut queue = disk.behind.queue();
+            let mut queue = self.behind.queue();
             if queue.jobs.contains(&Job::Punch(chunk)) {
                 // Its place is to be freed first.
                 queue.jobs.push_back(Job::Settle(chunk));
@@ -173,26 +182,24 @@ impl Store {
             }
             return;
         }
-        self.taken(chunk).fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let written = self.write_bytes(chunk, &bytes);
-        let mut queue = disk.behind.queue();
-        if queue.settling.remove(&chunk) && written.is_ok() {
+        let mut queue = self.behind.queue();
+        let is_wanted = queue.settling.remove(&chunk);
+        if let Some(form) = written.ok().filter(|_| is_wanted) {
             // Under the lock, or an eviction could come in between.
-            self.slots.change(chunk, |slot| Some(slot.publish()));
+            self.publish(chunk, form);
             self.transients.evict(chunk);
             return;
         }
         drop(queue);
-        self.slots.change(chunk, |slot| Some(slot.abandon()));
+        self.abandon(chunk);
         self.punch_now(chunk);
     }
 }
 
 impl Drop for Attendance {
     fn drop(&mut self) {
-        if let Some(disk) = &self.0.disk {
-            disk.behind.queue().is_attended = false;
-        }
+        self.0.behind.queue().is_attended = false;
         self.0.work_off();
     }
 }

@@ -174,10 +174,7 @@ impl Store {
         }
         let is_right = match self.read_hash(chunk).or_else(|| self.disk_hash(chunk)) {
             Some(hash) => hash == *expected,
-            None => {
-                let mut bytes = vec![0; self.geometry().length(chunk) as usize];
-                self.memory.read(self.slot_extent(chunk).start(), &mut bytes).is_ok() && verify(expected, &bytes)
-            }
+            None => self.copy(chunk).is_ok_and(|bytes| verify(expected, &bytes)),
         };
         if !is_right {
             self.unpin(chunk);
@@ -238,14 +235,17 @@ impl Store {
         let (Some(lender), Some(_pin)) = (self.lenders.get(number), self.hold(chunk)) else { return Ok(()) };
         let place = self.slot_extent(chunk);
         let bytes = lender.copy(chunk)?;
-        self.taken(chunk).fetch_add(place.len(), Ordering::Relaxed);
-        if let Err(error) = self.write_bytes(chunk, &bytes) {
-            // It was a hole, and nobody reads it.
-            self.taken(chunk).fetch_sub(place.len(), Ordering::Relaxed);
-            self.found_file().punch(place.start(), self.geometry().chunk_bytes())?;
-            return Err(error);
-        }
-        assert!(self.slots.change(chunk, Slot::come_home).is_some(), "{chunk} was evicted on its way home");
+        let form = match self.write_bytes(chunk, &bytes) {
+            Ok(form) => form,
+            Err(error) => {
+                // It was a hole, and nobody reads it.
+                self.found_file().punch(place.start(), self.geometry().chunk_bytes())?;
+                return Err(error);
+            }
+        };
+        self.take(chunk, self.taken_bytes(chunk, form));
+        let is_home = self.slots.change(chunk, |slot| slot.come_home(form)).is_some();
+        assert!(is_home, "{chunk} was evicted on its way home");
         self.lent_bytes.fetch_sub(place.len(), Ordering::Relaxed);
         lender.unpin(chunk);
         Ok(())

@@ -8,7 +8,7 @@
 //! survey calls it for all chunks, and so do tasks that want a certain chunk before that.
 
 use super::label::{BadLabel, Label};
-use super::slot::Slot;
+use super::slot::{Form, Slot};
 use super::sparse_file::SparseFile;
 use super::{Check, Store};
 use std::io;
@@ -208,10 +208,18 @@ impl Store {
             };
         }
         let mut bytes = vec![0; place.len() as usize];
+        let mut form = Form::Plain;
         let read = file.read(place.start(), &mut bytes);
         let mut checked = read.map_or(Check::Bad, |()| self.check(chunk, &bytes));
-        if checked == Check::Good && self.adopt_bytes(chunk, &bytes).is_err() {
-            checked = Check::Bad;
+        if let Some(unpacked) = (checked == Check::Bad).then(|| self.unpack_found(chunk, &bytes)).flatten() {
+            (bytes, form) = (unpacked, Form::Compressed);
+            checked = self.check(chunk, &bytes);
+        }
+        if checked == Check::Good && !self.is_zero(chunk) {
+            match self.adopt_bytes(chunk, &bytes, form) {
+                Ok(now) => form = now,
+                Err(_) => checked = Check::Bad,
+            }
         }
         match checked {
             Check::Unknown => {
@@ -221,8 +229,7 @@ impl Store {
             Check::Good if !self.is_zero(chunk) => {
                 let zeros = hash_tree::zero_children(self.geometry(), &self.zeros, chunk, &bytes);
                 zeros.iter().cloned().for_each(|run| self.mark_zero(run));
-                self.taken(chunk).fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                self.slots.change(chunk, |slot| Some(slot.publish()));
+                self.publish(chunk, form);
                 self.transients.evict(chunk);
                 self.found.one_less();
                 self.found.adopted_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -278,8 +285,7 @@ impl Store {
     /// Empties a slot that was looked at.
     fn give_back(&self, chunk: Chunk) {
         self.found.one_less();
-        self.taken(chunk).fetch_add(self.geometry().length(chunk), Ordering::Relaxed);
-        self.slots.change(chunk, |slot| Some(slot.abandon()));
+        self.abandon(chunk);
         self.punch(chunk);
     }
 }

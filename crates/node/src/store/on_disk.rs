@@ -10,10 +10,9 @@
 //! it is not resident until the right bytes were written over it. Readers get copies of the file's
 //! pages, so a slot may be overwritten.
 
-use super::behind::Behind;
 use super::found::Tally;
 use super::label::Label;
-use super::slot::Slot;
+use super::slot::{Form, Slot};
 use super::slots::Slots;
 use super::sparse_file::SparseFile;
 use super::{Pin, Store, StoreError};
@@ -43,7 +42,6 @@ pub struct OnDisk {
     spoiled_now: AtomicU64,
     /// Bytes of chunks in the file.
     pub(super) bytes: AtomicU64,
-    pub(super) behind: Behind,
 }
 
 /// What happened to a store, and what the protocol core has to know of it.
@@ -78,7 +76,6 @@ impl OnDisk {
             spoiled: Mutex::default(),
             spoiled_now: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            behind: Behind::default(),
         })
     }
 
@@ -229,7 +226,9 @@ impl Store {
     pub(super) fn forget_on_disk(&self, chunk: Chunk) {
         if let Some(disk) = &self.disk {
             disk.unspoil(chunk);
-            disk.behind.evict(chunk);
+        }
+        if self.is_slow_to_write(chunk) {
+            self.behind.evict(chunk);
         }
     }
 
@@ -239,10 +238,10 @@ impl Store {
         self.troubles.tell(|trouble| trouble.spoiled.push(chunk));
     }
 
-    /// Writes the bytes of a chunk where it lies.
-    pub(super) fn write_bytes(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<()> {
+    /// Writes the bytes of a chunk where it lies, and says in which form.
+    pub(super) fn write_bytes(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<Form> {
         let at = self.slot_extent(chunk).start();
-        let Some(disk) = &self.disk else { return self.memory.write(at, bytes) };
+        let Some(disk) = &self.disk else { return self.write_memory(chunk, bytes) };
         if self.geometry().is_data(chunk) {
             let hash = self.read_hash(chunk).unwrap_or_else(|| hash_chunk(bytes));
             disk.note_hash(chunk, &hash)?;
@@ -251,19 +250,29 @@ impl Store {
         }
         let written = blocking(|| disk.file.write(at, bytes));
         if let Err(error) = &written {
-            self.troubles.tell(|trouble| trouble.refused = Some(error.to_string()));
+            self.tell_refused(error);
         }
         // The copy of a page is for the next process only.
-        if self.geometry().is_data(chunk) { written } else { Ok(()) }
+        if self.geometry().is_data(chunk) {
+            written?;
+        }
+        Ok(Form::Plain)
     }
 
-    /// A found chunk was right: its hash, or the page that it is, is put into memory.
-    pub(super) fn adopt_bytes(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<()> {
+    /// Tells the core that the fill finds no room.
+    pub(super) fn tell_refused(&self, error: &io::Error) {
+        self.troubles.tell(|trouble| trouble.refused = Some(error.to_string()));
+    }
+
+    /// A found chunk was right. From a disk its hash, or the page that it is, is put into memory; in
+    /// memory it gets the form of this store's chunks.
+    pub(super) fn adopt_bytes(&self, chunk: Chunk, bytes: &[u8], found: Form) -> io::Result<Form> {
         match (&self.disk, self.geometry().is_data(chunk)) {
-            (None, _) => Ok(()),
-            (Some(disk), true) => disk.note_hash(chunk, &hash_chunk(bytes)),
-            (Some(_), false) => self.memory.write(self.slot_extent(chunk).start(), bytes),
+            (None, _) => return self.reform(chunk, bytes, found),
+            (Some(disk), true) => disk.note_hash(chunk, &hash_chunk(bytes))?,
+            (Some(_), false) => self.memory.write(self.slot_extent(chunk).start(), bytes)?,
         }
+        Ok(Form::Plain)
     }
 
     /// Writes the right bytes over those of a spoiled chunk; false if it is not one.
@@ -277,12 +286,15 @@ impl Store {
             disk.unspoil(chunk);
         }
         self.unpin(chunk);
-        written.map(|()| true)
+        written.map(|_| true)
     }
 
     /// A copy of a held chunk of data; of one on a disk, compared with its hash.
     pub(super) fn copy(&self, chunk: Chunk) -> io::Result<Bytes> {
         let place = self.slot_extent(chunk);
+        if self.compressed_of(chunk).is_some() {
+            return self.unpacked(place).map_err(|_| io::Error::other("a compressed chunk does not unpack"));
+        }
         if let Some(disk) = self.disk_of(chunk) {
             return disk.checked(self.geometry(), place).map_err(|wrong| {
                 self.spoil(wrong);

@@ -132,10 +132,12 @@ impl Store {
         }
     }
 
-    /// The bytes of pinned slots; `None` if they are other ones on a disk, or if the kernel refuses
-    /// to copy them.
+    /// The bytes of pinned slots; `None` if they cannot be read, or are other ones.
     fn resident_piece(self: &Arc<Self>, place: Extent, pin: Pin) -> Option<Piece> {
         let store = Arc::clone(pin.store());
+        if store.compressed_of(Chunk(pin.chunks().start)).is_some() {
+            return self.unpacked_piece(place, &pin);
+        }
         if store.disk_of(Chunk(pin.chunks().start)).is_some() {
             return self.disk_piece(place, &pin);
         }

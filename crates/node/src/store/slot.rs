@@ -20,6 +20,8 @@
 //!                                    +----> Absent
 //! ```
 //!
+//! A slot is published in a [`Form`], which stays until it is punched.
+//!
 //! Invariants:
 //!
 //! - Bytes are read only in `Resident`, and in `Dropping` by holders of a pin.
@@ -41,8 +43,18 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Slot(u32);
 
-/// Pins are counted in the bits below the lender.
-const PINS: u32 = (1 << LENDER_AT) - 1;
+/// How the bytes of a chunk lie in its slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// As they are.
+    Plain,
+    /// Compressed, in fewer pages.
+    Compressed,
+}
+
+/// Pins are counted in the bits below the form.
+const PINS: u32 = COMPRESSED - 1;
+const COMPRESSED: u32 = 1 << 23;
 /// The number of the store that has the bytes, counted from 1; 0 for this one.
 const LENDER: u32 = 0b111 << LENDER_AT;
 const LENDER_AT: u32 = 24;
@@ -81,6 +93,11 @@ impl Slot {
     /// True if the bytes can be read, here or in the lender's slot.
     pub const fn is_readable(self) -> bool {
         self.is_resident() || self.lent_by().is_some()
+    }
+
+    /// How the bytes lie here; plain if there are none.
+    pub const fn form(self) -> Form {
+        if self.0 & COMPRESSED == 0 { Form::Plain } else { Form::Compressed }
     }
 
     /// True if there are no bytes and nobody is about to write any.
@@ -170,8 +187,8 @@ impl Slot {
     }
 
     /// The bytes are written here as well; the caller unpins the lender's slot. `None` unless lent.
-    pub const fn come_home(self) -> Option<Self> {
-        if self.lent_by().is_some() { Some(Self(self.0 & !LENDER | RESIDENT)) } else { None }
+    pub const fn come_home(self, form: Form) -> Option<Self> {
+        if self.lent_by().is_some() { Some(Self(self.0 & !LENDER | RESIDENT | form.bits())) } else { None }
     }
 
     /// Puts back found bytes that cannot be verified yet.
@@ -181,9 +198,9 @@ impl Slot {
     }
 
     /// The bytes are written.
-    pub const fn publish(self) -> Self {
+    pub const fn publish(self, form: Form) -> Self {
         assert!(self.0 & WRITING != 0, "publish without a claim");
-        Self(self.0 & !WRITING | RESIDENT)
+        Self(self.0 & !WRITING | RESIDENT | form.bits())
     }
 
     /// Writing failed half-way; the caller has to punch.
@@ -199,7 +216,7 @@ impl Slot {
         if kept && self.pins() < PINS { Some(Self(self.0 + 1)) } else { None }
     }
 
-    /// Adds a reader; `None` unless resident, or with 2^24 readers.
+    /// Adds a reader; `None` unless resident, or with 2^23 readers.
     pub const fn pin(self) -> Option<Self> {
         if self.is_resident() && self.pins() < PINS { Some(Self(self.0 + 1)) } else { None }
     }
@@ -224,12 +241,21 @@ impl Slot {
     /// The pages are gone.
     pub const fn punched(self) -> Self {
         assert!(self.is_to_punch(), "punched out of turn");
-        Self(self.0 & !DROPPING)
+        Self(self.0 & !(DROPPING | COMPRESSED))
     }
 
     /// The chunk is known to be zero.
     pub const fn mark_zero(self) -> Self {
         Self(self.0 | ZERO)
+    }
+}
+
+impl Form {
+    const fn bits(self) -> u32 {
+        match self {
+            Self::Plain => 0,
+            Self::Compressed => COMPRESSED,
+        }
     }
 }
 
@@ -244,6 +270,7 @@ impl std::fmt::Debug for Slot {
             DROPPING => "dropping",
             _ => "impossible",
         };
-        write!(f, "{state}({}){}", self.pins(), if self.is_zero() { " zero" } else { "" })
+        let form = if self.form() == Form::Compressed { " compressed" } else { "" };
+        write!(f, "{state}({}){form}{}", self.pins(), if self.is_zero() { " zero" } else { "" })
     }
 }

@@ -90,6 +90,12 @@ impl SparseFile {
         Ok((Self::of(fd), length_bytes))
     }
 
+    /// Bytes that it takes, holes not counted.
+    pub fn taken_bytes(&self) -> u64 {
+        // Unknown is none: nothing but a bound depends on it.
+        fstat(&self.fd).map_or(0, |about| about.st_blocks.cast_unsigned() * 512)
+    }
+
     /// False if a range is a hole.
     pub fn has_bytes(&self, range: Range<u64>) -> io::Result<bool> {
         match seek(&self.fd, SeekFrom::Data(range.start)) {

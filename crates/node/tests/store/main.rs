@@ -1,6 +1,7 @@
 //! The store against a map of chunks, its slots through all interleavings, and both under many
 //! threads.
 
+mod compressed;
 mod family;
 mod image;
 mod kept;
@@ -20,7 +21,7 @@ use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::hash_tree::TreeBuilder;
 use vfield_node::buffers::Buffers;
-use vfield_node::store::slot::Slot;
+use vfield_node::store::slot::{Form, Slot};
 use vfield_node::store::{Check, Inserted, Store, StoreError};
 
 #[derive(Debug, Clone)]
@@ -370,7 +371,7 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
             (slot, Memory::HalfWritten, if actor == 1 { Abandon } else { Finish })
         }
         Finish => (slot, Memory::Whole, Publish),
-        Publish => (slot.publish(), memory, Done),
+        Publish => (slot.publish(Form::Plain), memory, Done),
         Abandon => after(slot.abandon(), Done),
         Look => slot.look().map_or((slot, memory, Done), |slot| match memory {
             // Half-written bytes of an earlier process do not match their hash.
@@ -407,7 +408,9 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
 #[test]
 fn slots_are_right_in_every_interleaving() {
     use Actor::*;
-    let Some(resident) = Slot::default().claim().map(Slot::publish) else { unreachable!("an absent slot") };
+    let Some(resident) = Slot::default().claim().map(|slot| slot.publish(Form::Plain)) else {
+        unreachable!("an absent slot")
+    };
     let teams = [
         [Insert, Insert, Evict, Pin, Pin],
         [Insert, Insert, Evict, Evict, Pin],
