@@ -7,6 +7,7 @@
 //! is in docs/reference/protocol.md.
 
 mod accounts;
+mod codec;
 mod dialling;
 mod here;
 mod lists;
@@ -15,6 +16,7 @@ mod proofs;
 mod slices;
 
 pub use accounts::{ACCOUNTS_SINCE, account_frame, account_question_frame, decode_account, decode_account_question};
+pub use codec::Codec;
 pub use dialling::{DialledBack, decode_dial_back, decode_dialled_back, dial_back_frame, dialled_back_frame};
 pub use here::{HERE_CHUNKS_MAX, decode_here, here_frame};
 pub use lists::{
@@ -43,9 +45,7 @@ use vfield_block::source::Urgency;
 
 /// The latest version of the protocol that this program speaks. Nodes speak the latest version that
 /// both know.
-pub const VERSION: u32 = 11;
-/// The first version in which a node takes compressed chunks.
-pub const COMPRESSED_SINCE: u32 = 10;
+pub const VERSION: u32 = 12;
 /// The first version that it speaks.
 pub const VERSION_LEAST: u32 = 8;
 /// Longest snapshot: 4 000 nodes with an image each.
@@ -152,9 +152,9 @@ pub enum Kind {
     GetSlice,
     /// The answer to [`Kind::GetSlice`]; see [`crate::slice::Slice`].
     Slice,
-    /// A chunk's bytes, compressed: one block of LZ4. It answers [`Kind::Get`] in place of
-    /// [`Kind::Data`], to peers that speak [`COMPRESSED_SINCE`].
-    Compressed,
+    /// A chunk's bytes, compressed. It answers [`Kind::Get`] in place of [`Kind::Data`], to peers
+    /// whose version has the codec ([`Codec::since`]).
+    Compressed(Codec),
     /// Asks why a chunk has not come to the receiver: image id and chunk. Only `explain` asks.
     AccountQuestion,
     /// The answer to [`Kind::AccountQuestion`]: an [`crate::pursuit::Account`].
@@ -237,13 +237,13 @@ impl FrameHeader {
     }
 
     /// The header of a compressed chunk of this many bytes, for which its sender has waited.
-    pub fn compressed(request: u64, length: u32, waited: Duration) -> Self {
-        Self { kind: Kind::Compressed, ..Self::data(request, length, waited) }
+    pub fn compressed(codec: Codec, request: u64, length: u32, waited: Duration) -> Self {
+        Self { kind: Kind::Compressed(codec), ..Self::data(request, length, waited) }
     }
 
     /// True for a chunk, compressed or not.
     pub const fn is_chunk(&self) -> bool {
-        matches!(self.kind, Kind::Data | Kind::Compressed)
+        matches!(self.kind, Kind::Data | Kind::Compressed(_))
     }
 
     /// The header of a refusal.
@@ -275,12 +275,13 @@ impl FrameHeader {
             Kind::Speed => 17,
             Kind::GetSlice => 18,
             Kind::Slice => 19,
-            Kind::Compressed => 20,
+            Kind::Compressed(Codec::Lz4) => 20,
             Kind::AccountQuestion => 21,
             Kind::Account => 22,
             Kind::Here => 23,
             Kind::PrefetchQuestion => 24,
             Kind::PrefetchLists => 25,
+            Kind::Compressed(Codec::Zstd) => 26,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -329,12 +330,13 @@ impl FrameHeader {
             17 => (Kind::Speed, SPEED_PAYLOAD),
             18 => (Kind::GetSlice, slices::GET_SLICE_PAYLOAD),
             19 => (Kind::Slice, ANSWER_BYTES_MAX as u32),
-            20 => (Kind::Compressed, ChunkSize::MAX.bytes() as u32),
+            20 => (Kind::Compressed(Codec::Lz4), ChunkSize::MAX.bytes() as u32),
             21 => (Kind::AccountQuestion, accounts::QUESTION_PAYLOAD),
             22 => (Kind::Account, accounts::ACCOUNT_MAX),
             23 => (Kind::Here, here::HERE_MAX),
             24 => (Kind::PrefetchQuestion, prefetch::QUESTION_PAYLOAD),
             25 => (Kind::PrefetchLists, prefetch::LISTS_PAYLOAD_MAX),
+            26 => (Kind::Compressed(Codec::Zstd), ChunkSize::MAX.bytes() as u32),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {
@@ -356,10 +358,10 @@ impl FrameHeader {
             (Kind::Refuse, 0, 4) => Some(Refusal::Busy),
             (Kind::Refuse, 0, 5) => Some(Refusal::Whole),
             (Kind::Refuse, ..) => return Err(WireError::Field("refusal")),
-            (Kind::Data | Kind::Compressed, ..) | (_, 0, 0) => None,
+            (Kind::Data | Kind::Compressed(_), ..) | (_, 0, 0) => None,
             _ => return Err(WireError::Field("refusal")),
         };
-        let waits = matches!(kind, Kind::Data | Kind::Compressed);
+        let waits = matches!(kind, Kind::Data | Kind::Compressed(_));
         let waited_ms = if waits { u16::from_le_bytes([bytes[2], bytes[3]]) } else { 0 };
         let length = bounded(u32_at(bytes, 4), max)? as u32;
         // Of these kinds only the greatest length is valid.

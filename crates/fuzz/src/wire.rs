@@ -108,9 +108,9 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
             let speed = wire::decode_speed(payload).expect("its length was checked");
             assert_eq!(wire::speed_frame(speed)[HEADER..], *payload);
         }
-        Kind::Compressed => {
+        Kind::Compressed(codec) => {
             let mut plain = vec![0; 64 << 10];
-            if compression::unpack(payload, &mut plain) {
+            if compression::unpack(codec, payload, &mut plain) {
                 assert!(payload.len() < plain.len());
             }
         }

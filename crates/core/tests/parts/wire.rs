@@ -16,9 +16,9 @@ use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Subject};
 use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Known, Snapshot};
-use vfield_core::wire::{self, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
+use vfield_core::wire::{self, Codec, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
 
-const KINDS: [Kind; 25] = [
+const KINDS: [Kind; 26] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -38,12 +38,13 @@ const KINDS: [Kind; 25] = [
     Kind::Speed,
     Kind::GetSlice,
     Kind::Slice,
-    Kind::Compressed,
+    Kind::Compressed(Codec::Lz4),
     Kind::AccountQuestion,
     Kind::Account,
     Kind::Here,
     Kind::PrefetchQuestion,
     Kind::PrefetchLists,
+    Kind::Compressed(Codec::Zstd),
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -210,8 +211,9 @@ mod golden {
         let late = |waited| hexadecimal(&FrameHeader::data(5, 0x1234, Duration::from_millis(waited)).encode());
         assert_eq!(late(0x0102), "02000201341200000500000000000000");
         assert_eq!(late(1 << 40), "0200ffff341200000500000000000000");
-        let compressed = FrameHeader::compressed(5, 0x1234, Duration::from_millis(0x0102));
-        assert_eq!(hexadecimal(&compressed.encode()), "14000201341200000500000000000000");
+        let compressed = |codec| FrameHeader::compressed(codec, 5, 0x1234, Duration::from_millis(0x0102)).encode();
+        assert_eq!(hexadecimal(&compressed(Codec::Lz4)), "14000201341200000500000000000000");
+        assert_eq!(hexadecimal(&compressed(Codec::Zstd)), "1a000201341200000500000000000000");
         assert_eq!(header(Kind::Sync), "05000000341200000500000000000000");
         assert_eq!(header(Kind::Synced), "06000000341200000500000000000000");
         assert_eq!(hexadecimal(&FrameHeader::new(Kind::Cancel, 6, 0).encode()), "04000000000000000600000000000000");
@@ -339,7 +341,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for later in (26..=255).chain([0]) {
+        for later in (27..=255).chain([0]) {
             assert!(with(0, later).is_ok_and(|header| header.kind == Kind::Unknown(later)));
         }
         for bad in (3..=127).chain(131..=255) {
@@ -350,7 +352,7 @@ fn every_field_is_checked() {
         } else {
             assert_eq!(with(1, 0x80), Err(WireError::Field("priority")));
         }
-        if matches!(kind, Kind::Data | Kind::Compressed) {
+        if matches!(kind, Kind::Data | Kind::Compressed(_)) {
             assert!(with(2, 5).is_ok_and(|header| header.waited_ms == 5));
             assert!(with(3, 255).is_ok_and(|header| header.waited_ms == 255 << 8));
             continue;

@@ -8,7 +8,7 @@ use super::inbound::{Broken, Came, Inbound};
 use super::lane::{Lane, PROGRESS_EVERY};
 use crate::buffers::Buffer;
 use crate::changed;
-use crate::compression;
+use crate::compression::{self, Compressed};
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::incoming::Incoming;
@@ -26,7 +26,7 @@ use vfield_core::identity::Identity;
 use vfield_core::node::{Input, Keep};
 use vfield_core::slice::{Slice, Verified};
 use vfield_core::speed::Transit;
-use vfield_core::wire::{self, FrameHeader, Kind, Priority, Refusal, WireError};
+use vfield_core::wire::{self, Codec, FrameHeader, Kind, Priority, Refusal, WireError};
 
 /// Most answers received before other tasks get their turn: a millisecond of work.
 const FRAMES_MAX: usize = 16;
@@ -228,13 +228,13 @@ impl<'a> Receiver<'a> {
     }
 
     /// Unpacks a compressed chunk into its own memory; `None` if the content has another length.
-    fn unpack(&self, image: &LocalImage, chunk: Chunk) -> Option<Buffer> {
+    fn unpack(&self, codec: Codec, image: &LocalImage, chunk: Chunk) -> Option<Buffer> {
         if !image.geometry().is_data(chunk) {
             return None;
         }
         let length = image.geometry().length(chunk) as usize;
         let mut memory = self.driver.buffers.take(length);
-        let whole = compression::unpack(self.inbound.payload(), &mut memory[..length]);
+        let whole = compression::unpack(codec, self.inbound.payload(), &mut memory[..length]);
         // Memory that is not used goes back all the same.
         let buffer = self.driver.buffers.own(memory, 0..length);
         whole.then_some(buffer)
@@ -247,11 +247,15 @@ impl<'a> Receiver<'a> {
         let Some(image) = self.driver.image(ask.image) else { return Input::Unusable(ask.request) };
         let store = image.store();
         let since = self.driver.tracer.is_on().then(Instant::now);
-        let unpacked = (header.kind == Kind::Compressed).then(|| self.unpack(&image, ask.chunk));
+        let codec = match header.kind {
+            Kind::Compressed(codec) => Some(codec),
+            _ => None,
+        };
+        let unpacked = codec.map(|codec| self.unpack(codec, &image, ask.chunk).map(|plain| (codec, plain)));
         if let Some(None) = unpacked {
             return Input::Corrupt(ask.request);
         }
-        let unpacked = unpacked.flatten();
+        let (codec, unpacked) = unpacked.flatten().unzip();
         let bytes = unpacked.as_ref().map_or(self.inbound.payload(), Buffer::as_ref);
         let checked = image.check(ask.chunk, bytes);
         if let Some(since) = since {
@@ -272,10 +276,11 @@ impl<'a> Receiver<'a> {
         }
         self.counters.received(came, ask.origin);
         self.driver.counters.received(came);
-        if let Some(plain) = &unpacked {
-            self.driver.counters.unpacked.crossed(came, plain.as_ref().len() as u64);
+        if let Some(codec) = codec {
+            self.driver.counters.unpacked.crossed(came, bytes.len() as u64);
             if ask.keep != Keep::Not {
-                image.compression().keep(ask.chunk, Bytes::copy_from_slice(self.inbound.payload()));
+                let bytes = Bytes::copy_from_slice(self.inbound.payload());
+                image.compression().keep(ask.chunk, Compressed { codec, bytes });
             }
         }
         let arrived = |zeros| Input::Arrived { request: ask.request, waited, transit, zeros };

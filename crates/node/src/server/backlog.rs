@@ -1,13 +1,18 @@
 //! Whether the answers of a connection wait for its link, and how fast that is.
 //!
 //! The bytes that a socket takes while it is full are all that its link carries. A slow link gets
-//! compressed chunks. So does one that the node's own limit holds back.
+//! compressed chunks, and a very slow one the shortest. So does one that the node's own limit holds
+//! back.
 
 use std::time::{Duration, Instant};
+use vfield_core::wire::Codec;
 
 /// Links below this rate, in bytes a second, get compressed chunks: 1 Gbit/s. A processor
 /// compresses four times as much. Above it answers would wait for the processor.
 const SLOW_BELOW: u64 = 128 << 20;
+/// Links below this rate, in bytes a second, get chunks by zstd: 200 Mbit/s. They carry chunks of
+/// 60 MB in a second, of which a processor compresses four times as many, too.
+const VERY_SLOW_BELOW: u64 = 24 << 20;
 /// How long a socket has to be full before its rate counts: buffers on the way are full too then.
 const WINDOW: Duration = Duration::from_millis(50);
 /// How long a link stays slow after its socket was full: a relay has pauses when it waits itself.
@@ -20,7 +25,7 @@ pub struct Backlog {
     since: Option<Instant>,
     /// Bytes that it took since then.
     bytes: u64,
-    slow_until: Option<Instant>,
+    slow_until: Option<(Instant, Codec)>,
 }
 
 impl Backlog {
@@ -37,8 +42,10 @@ impl Backlog {
         };
         let whole = now.saturating_duration_since(since);
         if whole >= WINDOW {
-            let slow = u128::from(self.bytes) * 1_000_000 < u128::from(SLOW_BELOW) * whole.as_micros();
-            self.slow_until = slow.then(|| now + STAYS_SLOW);
+            let below = |rate: u64| u128::from(self.bytes) * 1_000_000 < u128::from(rate) * whole.as_micros();
+            let codecs = [(VERY_SLOW_BELOW, Codec::Zstd), (SLOW_BELOW, Codec::Lz4)];
+            let worth = codecs.into_iter().find(|(rate, _)| below(*rate));
+            self.slow_until = worth.map(|(_, codec)| (now + STAYS_SLOW, codec));
             (self.since, self.bytes) = (Some(now), 0);
         }
     }
@@ -48,9 +55,9 @@ impl Backlog {
         self.since = None;
     }
 
-    /// True if the link is worth compressed chunks.
-    pub fn is_slow(&self, now: Instant) -> bool {
-        self.slow_until.is_some_and(|until| now < until)
+    /// The codec that is worth its time on this link, if one is.
+    pub fn codec(&self, now: Instant) -> Option<Codec> {
+        self.slow_until.filter(|(until, _)| now < *until).map(|(_, codec)| codec)
     }
 }
 
@@ -74,12 +81,13 @@ mod tests {
         let (mut backlog, begin) = (Backlog::default(), Instant::now());
         // 12 MB/s, 100 Mbit/s.
         let now = full(&mut backlog, begin, 12 << 10, 50);
-        assert!(!backlog.is_slow(now), "not yet");
+        assert_eq!(backlog.codec(now), None, "not yet");
         let now = full(&mut backlog, now, 12 << 10, 50);
-        assert!(backlog.is_slow(now));
+        assert_eq!(backlog.codec(now), Some(Codec::Zstd));
         // A pause does not make it fast.
         backlog.is_empty();
-        assert!(backlog.is_slow(now + STAYS_SLOW / 2) && !backlog.is_slow(now + STAYS_SLOW));
+        assert_eq!(backlog.codec(now + STAYS_SLOW / 2), Some(Codec::Zstd));
+        assert_eq!(backlog.codec(now + STAYS_SLOW), None);
     }
 
     #[test]
@@ -87,14 +95,17 @@ mod tests {
         let (mut backlog, begin) = (Backlog::default(), Instant::now());
         backlog.sent(1 << 30);
         backlog.is_empty();
-        assert!(!backlog.is_slow(begin));
+        assert_eq!(backlog.codec(begin), None);
         // 1 GB/s.
         let now = full(&mut backlog, begin, 1 << 20, 200);
-        assert!(!backlog.is_slow(now));
+        assert_eq!(backlog.codec(now), None);
+        // 60 MB/s.
+        let now = full(&mut backlog, now, 60 << 10, 200);
+        assert_eq!(backlog.codec(now), Some(Codec::Lz4));
         // It has become slow, then fast again.
         let now = full(&mut backlog, now, 12 << 10, 200);
-        assert!(backlog.is_slow(now));
+        assert_eq!(backlog.codec(now), Some(Codec::Zstd));
         let now = full(&mut backlog, now, 1 << 20, 200);
-        assert!(!backlog.is_slow(now));
+        assert_eq!(backlog.codec(now), None);
     }
 }

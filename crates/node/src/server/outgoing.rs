@@ -1,7 +1,7 @@
 //! One answer on its way into a socket: a header, and a chunk straight from the memory file or
 //! sealed.
 
-use bytes::Bytes;
+use crate::compression::Compressed;
 use rustix::fs::sendfile;
 use rustix::io::{pread, retry_on_intr};
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
@@ -60,9 +60,10 @@ impl Outgoing {
     }
 
     /// A compressed chunk of `plain` bytes that became available after `waited`.
-    pub fn compressed(request: u64, compressed: Bytes, plain: u64, waited: Duration) -> Self {
-        let header = FrameHeader::compressed(request, compressed.len() as u32, waited);
-        Self { plain: Some(plain), ..Self::with(header, Piece::Bytes(compressed)) }
+    pub fn compressed(request: u64, compressed: Compressed, plain: u64, waited: Duration) -> Self {
+        let Compressed { codec, bytes } = compressed;
+        let header = FrameHeader::compressed(codec, request, bytes.len() as u32, waited);
+        Self { plain: Some(plain), ..Self::with(header, Piece::Bytes(bytes)) }
     }
 
     /// A slice; see [`vfield_core::slice::Slice`] for the content of its piece.
@@ -206,6 +207,7 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use std::io::Read as _;
     use std::net::TcpListener;
 

@@ -43,9 +43,7 @@ use vfield_core::image::ImageId;
 use vfield_core::node::{Input, Serve};
 use vfield_core::reach::Reach;
 use vfield_core::snapshot::Known;
-use vfield_core::wire::{
-    self, COMPRESSED_SINCE, FrameHeader, Get, GetSlice, HEADER, Kind, Priority, Refusal, WireError,
-};
+use vfield_core::wire::{self, FrameHeader, Get, GetSlice, HEADER, Kind, Priority, Refusal, WireError};
 use vfield_trust::record::Sealer;
 use waiting::Waiting;
 
@@ -113,8 +111,8 @@ pub struct Serving<'a> {
     going: Option<LongFrame>,
     answers: Answers,
     backlog: Backlog,
-    /// True if the peer takes compressed chunks.
-    compresses: bool,
+    /// The version of the protocol that says which compressed chunks the peer gets; 0: none.
+    takes_since: u32,
     /// Requests that wait for an object, or for the limit of their image.
     waiting: Waiting,
     /// The statements that the peer knew when it asked last, by id.
@@ -152,7 +150,7 @@ impl<'a> Serving<'a> {
             going: None,
             answers: Answers::default(),
             backlog: Backlog::default(),
-            compresses: driver.compresses && version >= COMPRESSED_SINCE,
+            takes_since: if driver.compresses { version } else { 0 },
             waiting: Waiting::default(),
             proved: None,
             known: Vec::new(),
@@ -389,7 +387,7 @@ impl<'a> Serving<'a> {
                 self.dial_back(header.request, lost);
             }
             Kind::Data
-            | Kind::Compressed
+            | Kind::Compressed(_)
             | Kind::Slice
             | Kind::Refuse
             | Kind::Redirect

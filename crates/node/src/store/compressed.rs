@@ -15,7 +15,8 @@
 use super::slot::Form;
 use super::{Pin, Store};
 use crate::cache::Cache;
-use crate::codec::Codec;
+use crate::codec;
+use crate::compression;
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
 use vfield_core::image::Geometry;
+use vfield_core::wire::Codec;
 
 /// What a memory file gives and takes back.
 const PAGE_BYTES: u64 = 4 << 10;
@@ -68,12 +70,12 @@ pub struct Compressed {
 impl Compressed {
     fn new(geometry: &Geometry, room: &Arc<Room>) -> Self {
         let cache = Cache::of(geometry.header().chunk_size(), CACHE_BYTES);
-        Self { codec: Codec::BEST, cache, room: Arc::clone(room) }
+        Self { codec: codec::BEST, cache, room: Arc::clone(room) }
     }
 
     /// The content of the slot of a chunk with these bytes; `None` if that saves no page.
     fn content(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let compressed = self.codec.compress(plain)?;
+        let compressed = codec::compress(self.codec, plain)?;
         let length = (WORD + compressed.len()) as u64;
         if length.next_multiple_of(PAGE_BYTES) >= (plain.len() as u64).next_multiple_of(PAGE_BYTES) {
             return None;
@@ -114,7 +116,7 @@ impl Word {
 
     /// The bytes of a chunk, from those that follow the word; `None` if they are others.
     fn unpack(self, following: &[u8], plain: &mut [u8]) -> bool {
-        following.get(..self.length as usize).is_some_and(|compressed| self.codec.unpack(compressed, plain))
+        following.get(..self.length as usize).is_some_and(|compressed| codec::unpack(self.codec, compressed, plain))
     }
 }
 
@@ -270,9 +272,22 @@ impl Store {
             return self.memory.read(place.start(), plain).is_ok();
         }
         let Some(word) = self.word(chunk) else { return false };
-        let mut compressed = vec![0; word.length as usize];
-        let read = self.memory.read(place.start() + WORD as u64, &mut compressed);
-        read.is_ok() && word.unpack(&compressed, plain)
+        self.following(chunk, word).is_some_and(|compressed| word.unpack(&compressed, plain))
+    }
+
+    /// The bytes after the word of a pinned chunk.
+    fn following(&self, chunk: Chunk, word: Word) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; word.length as usize];
+        self.memory.read(self.slot_extent(chunk).start() + WORD as u64, &mut bytes).ok().map(|()| bytes)
+    }
+
+    /// A chunk as it lies here or at a lender, if it is compressed: for peers that take it so.
+    pub fn find_compressed(self: &Arc<Self>, chunk: Chunk) -> Option<compression::Compressed> {
+        let pin = self.hold(chunk)?;
+        let holder = pin.store();
+        let word = (holder.slots.load(chunk).form() == Form::Compressed).then(|| holder.word(chunk))??;
+        let bytes = holder.following(chunk, word)?.into();
+        Some(compression::Compressed { codec: word.codec, bytes })
     }
 
     /// The bytes of pinned slots of data, of this store or of a lender; `None` if they do not

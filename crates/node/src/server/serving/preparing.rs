@@ -5,16 +5,17 @@
 use super::super::answers::{Answer, Body};
 use super::super::outgoing::Outgoing;
 use super::{LONG, Serving};
+use crate::codec;
+use crate::compression::Compressed;
 use crate::image::{Local, LocalImage};
 use crate::learned;
 use crate::slices;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Instant;
 use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
 use vfield_core::image::ImageId;
-use vfield_core::wire::{self, FrameHeader, Kind, ListQuestion, Proof, Refusal};
+use vfield_core::wire::{self, Codec, FrameHeader, Kind, ListQuestion, Proof, Refusal};
 
 impl Serving<'_> {
     /// Gets the bytes of the next answer.
@@ -44,32 +45,50 @@ impl Serving<'_> {
             }
             Body::Chunk { image, chunk, waited } => {
                 let Some(image) = self.image(image) else { return Outgoing::refusal(request, Refusal::NoSuchImage) };
-                let found = image.chunk(chunk);
-                if image.object().is_some() && matches!(found, Local::Here(_)) {
+                let plain = image.geometry().length(chunk);
+                let found = self.find_compressed(&image, chunk).map_or_else(|| Err(image.chunk(chunk)), Ok);
+                if image.object().is_some() && matches!(found, Ok(_) | Err(Local::Here(_))) {
                     let peer = self.peer.node;
                     let is_home = self.driver.look(|core| core.is_home(image.id(), chunk, peer));
                     image.sent(chunk, peer, is_home, self.driver.now());
                 }
-                let outgoing = local(request, Some(found), |piece| match self.compressed(&image, chunk, &piece) {
-                    Some(compressed) => Outgoing::compressed(request, compressed, piece.len(), waited),
-                    None => Outgoing::chunk(request, piece, waited),
-                });
+                let compressed = |compressed| Outgoing::compressed(request, compressed, plain, waited);
+                let outgoing = match found {
+                    Ok(found) => compressed(found),
+                    Err(found) => local(request, Some(found), |piece| match self.compress(&image, chunk, &piece) {
+                        Some(made) => compressed(made),
+                        None => Outgoing::chunk(request, piece, waited),
+                    }),
+                };
                 // The limit of the image counted the plain chunk.
-                let plain = image.geometry().length(chunk);
                 image.limit().give_back(plain.saturating_sub(outgoing.payload_bytes()));
                 outgoing
             }
         }
     }
 
-    /// A chunk in its compressed form, if the peer takes it: as it came, or made now if the link is
-    /// slow.
-    fn compressed(&self, image: &LocalImage, chunk: Chunk, piece: &Piece) -> Option<Bytes> {
-        if !self.compresses || !image.geometry().is_data(chunk) {
+    /// A compressed chunk as it came, or as it lies in the store, if the peer takes it so. Plain
+    /// chunks are less work on a fast link: there it is unpacked if it lies in the store.
+    fn find_compressed(&self, image: &LocalImage, chunk: Chunk) -> Option<Compressed> {
+        if !image.geometry().is_data(chunk) || !self.takes(Codec::Lz4) {
             return None;
         }
-        let made = || self.backlog.is_slow(Instant::now()).then(|| image.compression().make(chunk, piece))?;
-        image.compression().find(chunk).or_else(made)
+        let stored = || self.backlog.codec(Instant::now()).and_then(|_| image.store().find_compressed(chunk));
+        image.compression().find(chunk).or_else(stored).filter(|found| self.takes(found.codec))
+    }
+
+    /// Compresses a chunk if the link is slow.
+    fn compress(&self, image: &LocalImage, chunk: Chunk, piece: &Piece) -> Option<Compressed> {
+        if !image.geometry().is_data(chunk) {
+            return None;
+        }
+        let worth = self.backlog.codec(Instant::now())?;
+        let codec = [worth, Codec::Lz4].into_iter().find(|codec| self.takes(*codec) && codec::makes(*codec))?;
+        image.compression().make(codec, chunk, piece)
+    }
+
+    fn takes(&self, codec: Codec) -> bool {
+        self.takes_since >= codec.since()
     }
 
     /// The next proof of an image for this peer; none after the last, then the first again.
