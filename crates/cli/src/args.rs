@@ -246,8 +246,8 @@ pub struct JoinOptions {
     /// kernel has to give them to memory files that ask
     #[arg(long, conflicts_with = "disk")]
     pub huge: bool,
-    /// Keep the chunks compressed in memory: programs and libraries take less than half of it. Each
-    /// read of one takes a tenth of a millisecond more
+    /// Keep the chunks compressed in memory: programs and libraries take less than half of it. A
+    /// read takes up to a tenth of a millisecond more
     #[arg(long, conflicts_with_all = ["disk", "huge"])]
     pub compress_store: bool,
     /// Speed at which the store fills: 0 (slow) to 9 (full speed), or random [default: 7]

@@ -41,6 +41,8 @@ pub enum Twist {
     Delay,
     /// Bytes of another image take its place.
     Replace(Arc<Vec<u8>>),
+    /// Its first half is sent as a chunk that is compressed, in a frame of this kind.
+    Compress(u8),
     /// It is refused.
     Deny,
     /// One byte of it comes now and then.
@@ -235,6 +237,11 @@ fn twist_stream(mut from: impl Read, mut to: impl Write, twist: &Twist) -> io::R
                     }
                 }
                 Twist::Replace(other) => payload = other[..payload.len()].to_vec(),
+                Twist::Compress(kind) => {
+                    payload.truncate(payload.len() / 2);
+                    header[0] = *kind;
+                    header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+                }
                 Twist::Deny => {
                     (header[0], header[3]) = (REFUSE, NOT_HELD);
                     header[4..8].fill(0);

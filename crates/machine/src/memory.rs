@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// What a daemon takes besides its stores: 24 MiB of transient chunks for each image that is read,
-/// and 8 to 16 MiB of its own. Left out, a small machine would run out of memory with a store that
+/// 8 MiB of unpacked ones if its store is compressed, and 8 to 16 MiB of its own. Left out, a small machine would run out of memory with a store that
 /// just fits.
 const BESIDE_STORES: u64 = 48 << 20;
 

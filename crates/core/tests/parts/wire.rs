@@ -16,7 +16,9 @@ use vfield_core::reach::Reach;
 use vfield_core::record::{Record, Records, Subject};
 use vfield_core::signing::{PublicKey, Signature, Simulated};
 use vfield_core::snapshot::{self, Known, Snapshot};
-use vfield_core::wire::{self, Codec, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError};
+use vfield_core::wire::{
+    self, Codec, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError,
+};
 
 const KINDS: [Kind; 26] = [
     Kind::Get,
@@ -113,12 +115,12 @@ mod golden {
             &"ee".repeat(32),
             &"ff".repeat(32),
         ];
-        let head = ["564649454c440d0a", "0b000000", "c200", "0800"].concat();
+        let head = ["564649454c440d0a", "0c000000", "c200", "0800"].concat();
         let rest = "000a00000150ac02";
         let expected = [head, "aa".repeat(32), "bb".repeat(32), said.concat(), rest.to_owned()].concat();
         assert_eq!(hexadecimal(&bytes), expected);
         let guest = greeting::greeting(&Greeting { key, nonce, member: None, you, latest: 0 });
-        let head = ["564649454c440d0a", "0b000000", "4800", "0800"].concat();
+        let head = ["564649454c440d0a", "0c000000", "4800", "0800"].concat();
         assert_eq!(
             hexadecimal(&guest),
             [head, "aa".repeat(32), "bb".repeat(32), "00000a0000015000".to_owned()].concat()
@@ -199,7 +201,7 @@ mod golden {
     #[test]
     fn not_ready_yet() {
         let head = greeting::starting(27);
-        assert_eq!(hexadecimal(&head), "56462d574149540a0b0000001b000000");
+        assert_eq!(hexadecimal(&head), "56462d574149540a0c0000001b000000");
         assert_eq!(greeting::length(&head), Err(WireError::Starting { percent: 27 }));
         assert_eq!(greeting::length(&greeting::starting(u32::MAX)), Err(WireError::Starting { percent: 100 }));
     }

@@ -14,6 +14,10 @@ use vfield_lab::Lab;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
 
+/// Kinds of frames that carry compressed chunks.
+const LZ4: u8 = 20;
+const ZSTD: u8 = 26;
+
 /// An origin, a member that has everything and whose answers are twisted, and one that reads
 /// everything; what the last then says of itself. The liar is asked first, since its store is full
 /// and origins are spared.
@@ -28,8 +32,8 @@ fn read_beside(twist: Twist) -> Result<(Field, Value), vfield_e2e::Failed> {
     Ok((field, status))
 }
 
-/// Chunks of another image, of another place, and lengths that no chunk has: each is blamed by name
-/// within one chunk.
+/// Chunks of another image, of another place, that do not unpack, and lengths that no chunk has:
+/// each is blamed by name within one chunk.
 #[test]
 fn wrong_chunks_of_every_kind_are_blamed() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -37,7 +41,9 @@ fn wrong_chunks_of_every_kind_are_blamed() -> Outcome {
     }
     let lab = Lab::loopback(1)?;
     let other = std::fs::read(random_file(&lab.dir().join("other.img"), MIB, 2)?)?;
-    for twist in [Twist::Replace(Arc::new(other)), Twist::Delay, Twist::Claim(u32::MAX), Twist::Claim(MIB as u32)] {
+    let compressed = [LZ4, ZSTD].map(Twist::Compress);
+    let lengths = [u32::MAX, MIB as u32].map(Twist::Claim);
+    for twist in [Twist::Replace(Arc::new(other)), Twist::Delay].into_iter().chain(compressed).chain(lengths) {
         let (field, status) = read_beside(twist)?;
         let front = field.lab.host(3).addr();
         assert_eq!(state_of(&status, front).as_deref(), Some("blamed"), "{status:#}");
