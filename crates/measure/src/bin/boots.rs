@@ -59,6 +59,9 @@ struct Options {
     /// One machine after the other
     #[arg(long)]
     in_turn: bool,
+    /// Program of the server, and of nodes beside machines [default: that of the machines]
+    #[arg(long)]
+    program: Option<PathBuf>,
     /// What machines run
     #[arg(long, default_value = "scripts/bench-boot.sh")]
     script: PathBuf,
@@ -243,7 +246,7 @@ fn await_all(running: &mut [(Process, PathBuf)], start: Instant) -> Result<Vec<T
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
     let machine = Machine::find().ok_or("no machine: run scripts/machine and set VFIELD_MACHINE to what it made")?;
-    let program = Vfield::at(&machine.program());
+    let program = Vfield::at(options.program.as_deref().unwrap_or(&machine.program()));
     let lab = Lab::namespaces(options.machines + 1, Link::mbit(options.mbit))?;
     let way = options.way.as_str();
     let (server, image) = (lab.host(0), make_image(lab.dir(), &options, &program)?);
