@@ -5,6 +5,7 @@
 
 mod disk;
 mod overlay;
+mod pages;
 
 use crate::args::{DaemonOptions, JoinOptions, ServeOptions};
 use crate::limit;
@@ -45,7 +46,6 @@ use vfield_node::config::{
 use vfield_node::limits::Rates;
 use vfield_node::object_origin::publish::ServeObject;
 use vfield_node::route::local_towards;
-use vfield_node::store::large_pages;
 use vfield_pack::chunks::Chunks;
 use vfield_trust::identity_file::{self, IdentityError, IdentityFault};
 use vfield_trust::private_file::Unfit;
@@ -106,7 +106,8 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
     let is_bounded = options.disk.is_none() && !options.compress_store;
     let memory = memory::most_bytes().filter(|_| is_bounded).unwrap_or(u64::MAX);
     let store = options.store.unwrap_or(Store(STORE_DEFAULT)).within(memory)?;
-    let large_pages = options.huge.then(|| check_large_pages(store)).transpose()?.is_some();
+    let large_pages = options.huge.then(|| pages::are_large(store)).transpose()?.is_some();
+    let compressed = options.compress_store.then(pages::are_small).transpose()?.is_some();
     let (members, warnings) = resolve_members(&options.join, remembered(&options.daemon, &[]))?;
     let (listen, bootstrap) = match &options.daemon.listen {
         Some(address) => {
@@ -126,7 +127,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
         store,
         stores_max_bytes: if options.store.is_none() { memory::default_stores_bytes() } else { None },
         large_pages,
-        compressed_max_bytes: options.compress_store.then(|| memory::stores_max_bytes().unwrap_or(u64::MAX)),
+        compressed_max_bytes: compressed.then(|| memory::stores_max_bytes().unwrap_or(u64::MAX)),
         disk: disk::plan(options.disk, options.disk_writes)?,
         join_boost: options.join_boost.map_or(JoinBoost::DEFAULT, Boost::level),
         ..node(&options.daemon, listen, any_port, bootstrap)?
@@ -334,20 +335,6 @@ fn node(
             lane_bytes_per_s: daemon.lane_rate.unwrap_or(Tuning::default().lane_bytes_per_s),
         },
     })
-}
-
-/// Refuses large pages for a store that evicts, and on a kernel that gives none.
-fn check_large_pages(store: StoreSize) -> Result<(), Failure> {
-    if store != StoreSize::All {
-        let failure =
-            Failure::usage("--huge: a store of a part evicts chunks, and large pages are given back as a whole");
-        return Err(failure.hint("hold the whole image with --store all, or leave --huge out"));
-    }
-    if !large_pages::are_given() {
-        let failure = Failure::failed("--huge: this kernel gives no large pages to memory files");
-        return Err(failure.hint("as root: echo advise >/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
-    }
-    Ok(())
 }
 
 /// At a terminal a user waits for the answer; elsewhere no user restarts the daemon.

@@ -246,7 +246,9 @@ fn await_all(running: &mut [(Process, PathBuf)], start: Instant) -> Result<Vec<T
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options::parse();
     let machine = Machine::find().ok_or("no machine: run scripts/machine and set VFIELD_MACHINE to what it made")?;
-    let program = Vfield::at(options.program.as_deref().unwrap_or(&machine.program()));
+    // It runs in another folder.
+    let program = options.program.as_deref().map_or_else(|| Ok(machine.program()), std::path::absolute)?;
+    let program = Vfield::at(&program);
     let lab = Lab::namespaces(options.machines + 1, Link::mbit(options.mbit))?;
     let way = options.way.as_str();
     let (server, image) = (lab.host(0), make_image(lab.dir(), &options, &program)?);

@@ -2,7 +2,7 @@
 //!
 //! The bytes that a socket takes while it is full are all that its link carries. A slow link gets
 //! compressed chunks, and a very slow one the shortest. So does one that the node's own limit holds
-//! back.
+//! back. One chunk after the other fills no socket; there the peer's own measurement counts.
 
 use std::time::{Duration, Instant};
 use vfield_core::wire::Codec;
@@ -26,6 +26,15 @@ pub struct Backlog {
     /// Bytes that it took since then.
     bytes: u64,
     slow_until: Option<(Instant, Codec)>,
+    /// The codec for the rate at which the peer says that answers come.
+    told: Option<Codec>,
+}
+
+/// The codec that is worth its time where so many bytes pass in this time, if one is.
+fn worth(bytes: u64, time: Duration) -> Option<Codec> {
+    let below = |rate: u64| u128::from(bytes) * 1_000_000 < u128::from(rate) * time.as_micros();
+    let codecs = [(VERY_SLOW_BELOW, Codec::Zstd), (SLOW_BELOW, Codec::Lz4)];
+    codecs.into_iter().find(|(rate, _)| below(*rate)).map(|(_, codec)| codec)
 }
 
 impl Backlog {
@@ -42,10 +51,7 @@ impl Backlog {
         };
         let whole = now.saturating_duration_since(since);
         if whole >= WINDOW {
-            let below = |rate: u64| u128::from(self.bytes) * 1_000_000 < u128::from(rate) * whole.as_micros();
-            let codecs = [(VERY_SLOW_BELOW, Codec::Zstd), (SLOW_BELOW, Codec::Lz4)];
-            let worth = codecs.into_iter().find(|(rate, _)| below(*rate));
-            self.slow_until = worth.map(|(_, codec)| (now + STAYS_SLOW, codec));
+            self.slow_until = worth(self.bytes, whole).map(|codec| (now + STAYS_SLOW, codec));
             (self.since, self.bytes) = (Some(now), 0);
         }
     }
@@ -55,9 +61,15 @@ impl Backlog {
         self.since = None;
     }
 
+    /// The peer says that answers come at this rate, in bytes a second.
+    pub fn told(&mut self, rate: Option<u64>) {
+        self.told = rate.and_then(|bytes| worth(bytes, Duration::from_secs(1)));
+    }
+
     /// The codec that is worth its time on this link, if one is.
     pub fn codec(&self, now: Instant) -> Option<Codec> {
-        self.slow_until.filter(|(until, _)| now < *until).map(|(_, codec)| codec)
+        let seen = self.slow_until.filter(|(until, _)| now < *until).map(|(_, codec)| codec);
+        seen.or(self.told)
     }
 }
 
@@ -88,6 +100,21 @@ mod tests {
         backlog.is_empty();
         assert_eq!(backlog.codec(now + STAYS_SLOW / 2), Some(Codec::Zstd));
         assert_eq!(backlog.codec(now + STAYS_SLOW), None);
+    }
+
+    #[test]
+    fn a_link_is_as_slow_as_its_peer_says() {
+        let (mut backlog, now) = (Backlog::default(), Instant::now());
+        for (rate, codec) in [(2_500_000, Some(Codec::Zstd)), (60 << 20, Some(Codec::Lz4)), (1 << 30, None)] {
+            backlog.told(Some(rate));
+            assert_eq!(backlog.codec(now), codec, "{rate}");
+        }
+        backlog.told(None);
+        assert_eq!(backlog.codec(now), None);
+        // What the socket shows counts more.
+        backlog.told(Some(60 << 20));
+        let now = full(&mut backlog, now, 2 << 10, 200);
+        assert_eq!(backlog.codec(now), Some(Codec::Zstd));
     }
 
     #[test]

@@ -376,6 +376,7 @@ impl<'a> Serving<'a> {
             }
             Kind::Speed => {
                 let speed = wire::decode_speed(payload)?;
+                self.backlog.told(speed.bytes_per_s());
                 self.driver.apply(Input::Delivers(self.peer.node, speed));
             }
             Kind::Here => {
