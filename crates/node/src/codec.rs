@@ -40,7 +40,8 @@ fn zstd_compress(plain: &[u8]) -> Option<Vec<u8>> {
     use std::cell::RefCell;
     use zstd::bulk::Compressor;
 
-    /// Chunks of programs and libraries are 4 % shorter at level 3, and take a quarter longer.
+    /// Chunks of programs and libraries are 4 % shorter at level 3, and a node takes half as long
+    /// again to fill its store.
     const LEVEL: i32 = 1;
     thread_local! {
         // To make one takes as long as to compress a chunk.
