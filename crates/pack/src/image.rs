@@ -14,7 +14,7 @@ use crate::layout::Layout;
 use crate::listing::{Listing, Place};
 use crate::marker::Marker;
 use crate::need::{Contents, chunks_with_data, names};
-use crate::stream::{Filler, Stopped};
+use crate::stream::{Ended, Filler};
 use crate::tree::{File, Inode, Kind};
 use std::ops::Range;
 use vfield_core::chunk::ChunkSize;
@@ -30,27 +30,6 @@ pub struct Image<'a> {
     pub sources: &'a Sources,
     /// The chunks that it is laid out for.
     pub chunk_size: ChunkSize,
-}
-
-/// Why the bytes of an image ended.
-#[derive(Debug)]
-pub enum Ended {
-    /// The writer is gone and says why.
-    Stopped,
-    /// The source could not be read.
-    Failed(PackError),
-}
-
-impl From<Stopped> for Ended {
-    fn from(_: Stopped) -> Self {
-        Self::Stopped
-    }
-}
-
-impl From<PackError> for Ended {
-    fn from(error: PackError) -> Self {
-        Self::Failed(error)
-    }
 }
 
 /// A part of an image that lies together.
@@ -81,7 +60,7 @@ impl Image<'_> {
     ///
     /// # Errors
     /// If a source cannot be read or has changed, or the stream has ended.
-    pub fn fill(&self, mut stream: Filler) -> Result<(), Ended> {
+    pub fn fill(&self, mut stream: Filler<'_>) -> Result<(), Ended> {
         let marker = Marker { chunk_size: self.chunk_size, metadata_bytes: self.layout.metadata_bytes };
         stream.put(&marker.encode())?;
         stream.skip_to((SUPERBLOCK_AT + SUPERBLOCK_BYTES) as u64)?;
@@ -197,7 +176,7 @@ impl Image<'_> {
     }
 
     /// Copies the contents of a file, without the chunks that are holes.
-    fn copy(&self, place: Place, file: &File, stream: &mut Filler) -> Result<(), Ended> {
+    fn copy(&self, place: Place, file: &File, stream: &mut Filler<'_>) -> Result<(), Ended> {
         let opened = self.sources.open(self.listing, place)?;
         let size = file.size_bytes();
         let ranges: Vec<Range<u64>> = match self.layout.spots[place].form {

@@ -39,7 +39,7 @@ pub use error::PackError;
 
 use args::PackOptions;
 use earlier::Earlier;
-use image::{Ended, Image};
+use image::Image;
 use likeness::Likeness;
 use listing::Listing;
 use report::{Report, Shared};
@@ -47,7 +47,7 @@ use source::Source;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use stream::{BUFFERS, Filler, Writer};
+use stream::{BUFFERS, Comparison, Ended, Filler, Writer};
 use vfield_console::bar::bar;
 use vfield_console::failure::Failure;
 use vfield_console::log::{self, Style};
@@ -152,11 +152,12 @@ fn write(
 ) -> Result<Shared, PackError> {
     let (to, filled) = mpsc::sync_channel(BUFFERS);
     let (emptied, empty) = mpsc::channel();
-    let writer = Writer::new(file, path, earlier, image.chunk_size.bytes(), image.layout.length_bytes);
+    let comparison = || Comparison::new(earlier, image.chunk_size.bytes(), image.layout.length_bytes);
+    let writer = Writer::new(file, path, comparison());
     let superblock = image.superblock();
     std::thread::scope(|scope| {
         let written = scope.spawn(move || writer.run(&filled, &emptied, superblock, progress));
-        let made = image.fill(Filler::new(to, empty));
+        let made = image.fill(Filler::new(comparison(), to, empty));
         let written = written.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match made {
             Err(Ended::Failed(error)) => Err(error),

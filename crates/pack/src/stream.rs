@@ -1,8 +1,9 @@
 //! The bytes of an image in ascending order, from where they are made to where they are written.
 //!
-//! Owns the buffers between two threads: one fills them, the other hashes, compares and writes
-//! them. A buffer of zeros is skipped, so the image's file has holes there. The first buffer is
-//! written last, since its superblock has a number that all others decide.
+//! Owns the buffers between two threads: one fills them and compares them with the earlier image,
+//! the other hashes and writes them, which takes longer. A buffer of zeros is skipped, so the
+//! image's file has holes there. The first buffer is written last, since its superblock has a number
+//! that all others decide.
 
 use crate::Written;
 use crate::earlier::Earlier;
@@ -24,38 +25,92 @@ pub const BUFFERS: usize = 4;
 pub struct Filled {
     offset: u64,
     bytes: Vec<u8>,
+    /// What it has in common with the earlier image; nothing yet for the first buffer.
+    shared: Shared,
+}
+
+/// Counts the chunks with data, and those that an earlier image has at the same place.
+#[derive(Debug)]
+pub struct Comparison<'a> {
+    earlier: Option<&'a Earlier>,
+    chunk_bytes: usize,
+    length_bytes: u64,
+    /// What the earlier image has where a buffer goes.
+    before: Vec<u8>,
+}
+
+impl<'a> Comparison<'a> {
+    /// For an image of `length_bytes`, with the earlier one if there is any.
+    pub const fn new(earlier: Option<&'a Earlier>, chunk_bytes: u64, length_bytes: u64) -> Self {
+        Self { earlier, chunk_bytes: chunk_bytes as usize, length_bytes, before: Vec::new() }
+    }
+
+    /// The chunks of a buffer.
+    fn compare(&mut self, offset: u64, bytes: &[u8]) -> Result<Shared, PackError> {
+        let bytes = within(bytes, offset, self.length_bytes);
+        if let Some(earlier) = self.earlier {
+            let there = earlier.length_bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
+            self.before.resize(there, 0);
+            earlier.read(offset, &mut self.before)?;
+        }
+        let mut shared = Shared::default();
+        for (index, chunk) in bytes.chunks(self.chunk_bytes).enumerate().filter(|(_, chunk)| !is_zero(chunk)) {
+            let at = index * self.chunk_bytes;
+            shared.with_data += 1;
+            shared.same += u64::from(self.before.get(at..at + chunk.len()) == Some(chunk));
+        }
+        Ok(shared)
+    }
+}
+
+/// The part of a buffer that lies within an image.
+fn within(bytes: &[u8], offset: u64, length_bytes: u64) -> &[u8] {
+    &bytes[..bytes.len().min((length_bytes - offset) as usize)]
 }
 
 /// The end of the stream that is filled.
 #[derive(Debug)]
-pub struct Filler {
+pub struct Filler<'a> {
     /// Offset of the buffer's first byte.
     offset: u64,
     /// Bytes of the buffer that are filled; those behind are zeros.
     used: usize,
     bytes: Vec<u8>,
+    comparison: Comparison<'a>,
     to: SyncSender<Filled>,
     empty: Receiver<Vec<u8>>,
 }
 
-/// The other end is gone, with an error of its own.
+/// Why the bytes of an image ended.
 #[derive(Debug)]
-pub struct Stopped;
+pub enum Ended {
+    /// The writer is gone and says why.
+    Stopped,
+    /// The source or the earlier image could not be read.
+    Failed(PackError),
+}
 
-impl Filler {
+impl From<PackError> for Ended {
+    fn from(error: PackError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<'a> Filler<'a> {
     /// A stream at offset 0. `empty` gives back buffers that were sent to `to`.
-    pub fn new(to: SyncSender<Filled>, empty: Receiver<Vec<u8>>) -> Self {
-        Self { offset: 0, used: 0, bytes: vec![0; BUFFER_BYTES], to, empty }
+    pub fn new(comparison: Comparison<'a>, to: SyncSender<Filled>, empty: Receiver<Vec<u8>>) -> Self {
+        Self { offset: 0, used: 0, bytes: vec![0; BUFFER_BYTES], comparison, to, empty }
     }
 
     /// Leaves zeros up to an offset.
     ///
     /// # Errors
-    /// If the other end is gone; the same holds for [`Filler::room`] and [`Filler::finish`].
+    /// If the other end is gone, or the earlier image cannot be read; the same holds for
+    /// [`Filler::room`], [`Filler::put`] and [`Filler::finish`].
     ///
     /// # Panics
     /// If the stream is already beyond it.
-    pub fn skip_to(&mut self, offset: u64) -> Result<(), Stopped> {
+    pub fn skip_to(&mut self, offset: u64) -> Result<(), Ended> {
         assert!(offset >= self.offset + self.used as u64, "bytes come in ascending order");
         if offset >= self.offset + BUFFER_BYTES as u64 {
             self.send()?;
@@ -66,7 +121,7 @@ impl Filler {
     }
 
     /// The next bytes to be filled: at least one and at most `wanted`.
-    pub fn room(&mut self, wanted: u64) -> Result<&mut [u8], Stopped> {
+    pub fn room(&mut self, wanted: u64) -> Result<&mut [u8], Ended> {
         if self.used == BUFFER_BYTES {
             self.send()?;
             self.offset += BUFFER_BYTES as u64;
@@ -77,10 +132,7 @@ impl Filler {
     }
 
     /// Writes `bytes`.
-    ///
-    /// # Errors
-    /// If the other end is gone.
-    pub fn put(&mut self, mut bytes: &[u8]) -> Result<(), Stopped> {
+    pub fn put(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
         while !bytes.is_empty() {
             let room = self.room(bytes.len() as u64)?;
             let (now, later) = bytes.split_at(room.len());
@@ -91,11 +143,11 @@ impl Filler {
     }
 
     /// Ends the stream.
-    pub fn finish(mut self) -> Result<(), Stopped> {
+    pub fn finish(mut self) -> Result<(), Ended> {
         self.send()
     }
 
-    fn send(&mut self) -> Result<(), Stopped> {
+    fn send(&mut self) -> Result<(), Ended> {
         if self.used == 0 {
             return Ok(());
         }
@@ -104,7 +156,10 @@ impl Filler {
         next.resize(BUFFER_BYTES, 0);
         let bytes = std::mem::replace(&mut self.bytes, next);
         self.used = 0;
-        self.to.send(Filled { offset: self.offset, bytes }).map_err(|_| Stopped)
+        let offset = self.offset;
+        // The superblock is still to come.
+        let shared = if offset == 0 { Shared::default() } else { self.comparison.compare(offset, &bytes)? };
+        self.to.send(Filled { offset, bytes, shared }).map_err(|_| Ended::Stopped)
     }
 }
 
@@ -113,28 +168,18 @@ impl Filler {
 pub struct Writer<'a> {
     file: &'a fs::File,
     path: &'a Path,
-    earlier: Option<&'a Earlier>,
-    chunk_bytes: usize,
-    length_bytes: u64,
+    /// Of the first buffer.
+    comparison: Comparison<'a>,
     hasher: blake3::Hasher,
     shared: Shared,
-    /// What the earlier image has where a buffer goes.
-    before: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
-    /// Writes an image of `length_bytes` to an empty file; `path` is its name, for messages.
-    pub fn new(
-        file: &'a fs::File,
-        path: &'a Path,
-        earlier: Option<&'a Earlier>,
-        chunk_bytes: u64,
-        length_bytes: u64,
-    ) -> Self {
-        let shared = Shared { chunks: length_bytes / chunk_bytes, ..Shared::default() };
-        let chunk_bytes = chunk_bytes as usize;
-        let (hasher, before) = (blake3::Hasher::new(), Vec::new());
-        Self { file, path, earlier, chunk_bytes, length_bytes, hasher, shared, before }
+    /// Writes an image to an empty file; `path` is its name, for messages.
+    pub fn new(file: &'a fs::File, path: &'a Path, comparison: Comparison<'a>) -> Self {
+        let chunks = comparison.length_bytes / comparison.chunk_bytes as u64;
+        let shared = Shared { chunks, ..Shared::default() };
+        Self { file, path, comparison, hasher: blake3::Hasher::new(), shared }
     }
 
     /// Writes all that comes, and then `superblock` with the number that the bytes decide. Returns
@@ -149,9 +194,9 @@ impl<'a> Writer<'a> {
         superblock: Superblock,
         progress: &dyn Fn(Written),
     ) -> Result<Shared, PackError> {
-        let mut first = vec![0; BUFFER_BYTES];
-        self.file.set_len(self.length_bytes).map_err(|error| PackError::Output(self.path.to_owned(), error))?;
-        for Filled { offset, bytes } in filled {
+        let (mut first, length_bytes) = (vec![0; BUFFER_BYTES], self.comparison.length_bytes);
+        self.file.set_len(length_bytes).map_err(|error| PackError::Output(self.path.to_owned(), error))?;
+        for Filled { offset, bytes, shared } in filled {
             if offset > 0 && is_zero(&bytes) {
                 continue;
             }
@@ -161,40 +206,34 @@ impl<'a> Writer<'a> {
                 first = bytes;
                 continue;
             }
-            self.write(offset, &bytes)?;
-            progress(Written { position_bytes: offset, length_bytes: self.length_bytes });
+            self.write(offset, &bytes, shared)?;
+            progress(Written { position_bytes: offset, length_bytes });
             // The other end may have ended.
             let _ = emptied.send(bytes);
         }
-        self.hasher.update(&self.length_bytes.to_le_bytes());
+        self.hasher.update(&length_bytes.to_le_bytes());
         let mut uuid: [u8; 16] = self.hasher.finalize().as_bytes()[..16].try_into().expect("a hash has 32 bytes");
         // Version 8 of RFC 9562: a number that the application chooses.
         uuid[6] = uuid[6] & 0x0f | 0x80;
         uuid[8] = uuid[8] & 0x3f | 0x80;
         Superblock { uuid, ..superblock }.seal(&mut first[..BLOCK_BYTES as usize]);
-        self.write(0, &first)?;
+        let shared = self.comparison.compare(0, &first)?;
+        self.write(0, &first, shared)?;
         Ok(self.shared)
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), PackError> {
-        let bytes = &bytes[..bytes.len().min((self.length_bytes - offset) as usize)];
-        if let Some(earlier) = self.earlier {
-            let there = earlier.length_bytes.saturating_sub(offset).min(bytes.len() as u64) as usize;
-            self.before.resize(there, 0);
-            earlier.read(offset, &mut self.before)?;
-        }
+    fn write(&mut self, offset: u64, bytes: &[u8], shared: Shared) -> Result<(), PackError> {
+        self.shared.with_data += shared.with_data;
+        self.shared.same += shared.same;
+        let bytes = within(bytes, offset, self.comparison.length_bytes);
         // Runs of chunks with data are written at once.
-        let mut from = None;
-        for (index, chunk) in bytes.chunks(self.chunk_bytes).enumerate() {
-            let at = index * self.chunk_bytes;
+        let (mut from, chunk_bytes) = (None, self.comparison.chunk_bytes);
+        for (index, chunk) in bytes.chunks(chunk_bytes).enumerate() {
+            let at = index * chunk_bytes;
             if is_zero(chunk) {
                 self.write_run(offset, bytes, from.take(), at)?;
-                continue;
-            }
-            from = from.or(Some(at));
-            self.shared.with_data += 1;
-            if self.before.get(at..at + chunk.len()) == Some(chunk) {
-                self.shared.same += 1;
+            } else {
+                from = from.or(Some(at));
             }
         }
         self.write_run(offset, bytes, from, bytes.len())
