@@ -38,7 +38,7 @@ pub struct LocalImage {
     /// The nodes to which chunks of the file were sent recently.
     directory: Mutex<Directory>,
     slices: Slices,
-    compression: Compression,
+    compression: Arc<Compression>,
     learned: Learned,
     /// The limit of bytes to other nodes.
     limit: Arc<Pacer>,
@@ -74,7 +74,7 @@ impl LocalImage {
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             slices: Slices::default(),
-            compression: Compression::default(),
+            compression: Arc::default(),
             learned,
             limit: Arc::default(),
             pages: Notify::new(),
@@ -85,6 +85,8 @@ impl LocalImage {
     /// An image that this node has joined; `proof` is that of its header, if a member has shown it.
     pub fn joined(names: Names, store: Arc<Store>, proof: Option<HeaderProof>) -> Self {
         let learned = Learned::new(store.geometry());
+        let compression = Arc::default();
+        store.take_as_it_came(&compression);
         Self {
             names,
             store,
@@ -94,7 +96,7 @@ impl LocalImage {
             dropped: AtomicBool::new(false),
             directory: Mutex::default(),
             slices: Slices::default(),
-            compression: Compression::default(),
+            compression,
             learned,
             limit: Arc::default(),
             pages: Notify::new(),
@@ -268,7 +270,7 @@ impl LocalImage {
     }
 
     /// Its compressed chunks.
-    pub const fn compression(&self) -> &Compression {
+    pub fn compression(&self) -> &Compression {
         &self.compression
     }
 

@@ -7,7 +7,7 @@
 //! each chunk below them reads them.
 //!
 //! Readers and peers get unpacked copies. A chunk that comes lies in its buffer until the store's
-//! worker has compressed it (see [`super::behind`]).
+//! worker has compressed it (see [`super::behind`]). One that came compressed is stored as it came.
 //!
 //! Invariant: the chunks of all such stores take no more memory than their [`Room`] has. Beyond that
 //! a store is full, like a disk: the core hears of it, and shortens its arc.
@@ -16,10 +16,10 @@ use super::slot::Form;
 use super::{Pin, Store};
 use crate::cache::Cache;
 use crate::codec;
-use crate::compression;
+use crate::compression::{self, Compression};
 use bytes::Bytes;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
@@ -65,23 +65,29 @@ pub struct Compressed {
     codec: Codec,
     cache: Cache,
     room: Arc<Room>,
+    /// Chunks that came compressed lately.
+    came: OnceLock<Arc<Compression>>,
 }
 
 impl Compressed {
     fn new(geometry: &Geometry, room: &Arc<Room>) -> Self {
         let cache = Cache::of(geometry.header().chunk_size(), CACHE_BYTES);
-        Self { codec: codec::BEST, cache, room: Arc::clone(room) }
+        Self { codec: codec::BEST, cache, room: Arc::clone(room), came: OnceLock::new() }
     }
 
     /// The content of the slot of a chunk with these bytes; `None` if that saves no page.
-    fn content(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let compressed = codec::compress(self.codec, plain)?;
-        let length = (WORD + compressed.len()) as u64;
+    fn content(&self, chunk: Chunk, plain: &[u8]) -> Option<Vec<u8>> {
+        let came = self.came.get().and_then(|came| came.find(chunk));
+        let compressed = match came.filter(|came| came.codec == self.codec || came.codec == Codec::Zstd) {
+            Some(came) => came,
+            None => compression::Compressed { codec: self.codec, bytes: codec::compress(self.codec, plain)?.into() },
+        };
+        let length = (WORD + compressed.bytes.len()) as u64;
         if length.next_multiple_of(PAGE_BYTES) >= (plain.len() as u64).next_multiple_of(PAGE_BYTES) {
             return None;
         }
-        let word = Word { codec: self.codec, length: compressed.len() as u32 };
-        Some([&word.encode()[..], &compressed].concat())
+        let word = Word { codec: compressed.codec, length: compressed.bytes.len() as u32 };
+        Some([&word.encode()[..], &compressed.bytes].concat())
     }
 }
 
@@ -130,6 +136,13 @@ impl Store {
         self.compressed.get_or_init(|| Compressed::new(self.geometry(), room));
     }
 
+    /// What comes compressed is kept there for a while, and need not be compressed again.
+    pub fn take_as_it_came(&self, came: &Arc<Compression>) {
+        if let Some(compressed) = self.compressed.get() {
+            compressed.came.get_or_init(|| Arc::clone(came));
+        }
+    }
+
     /// True if its chunks lie compressed.
     pub fn is_compressed(&self) -> bool {
         self.compressed.get().is_some()
@@ -155,7 +168,7 @@ impl Store {
     /// # Errors
     /// If it does not fit into the memory that the store may have, or if the kernel has none.
     pub(super) fn write_memory(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<Form> {
-        let content = self.compressed_of(chunk).and_then(|compressed| compressed.content(bytes));
+        let content = self.compressed_of(chunk).and_then(|compressed| compressed.content(chunk, bytes));
         match content {
             Some(content) => self.put(chunk, &content).map(|()| Form::Compressed),
             None => self.put(chunk, bytes).map(|()| Form::Plain),
@@ -217,7 +230,7 @@ impl Store {
         let content = match (self.compressed_of(chunk), found) {
             (Some(_), Form::Compressed) | (None, Form::Plain) => return Ok(found),
             (None, Form::Compressed) => None,
-            (Some(compressed), Form::Plain) => match compressed.content(bytes) {
+            (Some(compressed), Form::Plain) => match compressed.content(chunk, bytes) {
                 Some(content) => Some(content),
                 None => return Ok(found),
             },

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use vfield_block::extent::Extent;
 use vfield_core::chunk::Chunk;
 use vfield_core::node::Commitment;
+use vfield_core::wire::Codec;
 use vfield_node::buffers::Buffers;
+use vfield_node::compression::{Compressed, Compression};
 use vfield_node::store::compressed::Room;
 use vfield_node::store::found::Adopted;
 use vfield_node::store::{Inserted, Kept, Store};
@@ -317,4 +319,20 @@ fn many_threads_never_see_a_wrong_byte() {
     });
     store.evict_all();
     assert_eq!(store.resident_bytes(), 0, "every evicted chunk gave its memory back");
+}
+
+/// A chunk that came compressed over a link is stored so, whatever else would make of it.
+#[test]
+fn a_chunk_is_stored_as_it_came() {
+    let image = image();
+    let (store, came, chunk) = (compressed(&image), Arc::new(Compression::default()), Chunk(5));
+    store.take_as_it_came(&came);
+    // Another level than that of the store makes other bytes.
+    let bytes = image.chunk(chunk);
+    let frame = zstd::bulk::compress(&bytes, 19).expect("a frame");
+    came.keep(chunk, Compressed { codec: Codec::Zstd, bytes: frame.clone().into() });
+    image.fill(&store);
+    assert_eq!(store.find_compressed(chunk).map(|found| found.bytes.to_vec()), Some(frame));
+    assert!(all_of(&store, &image));
+    assert!(store.find_compressed(Chunk(1)).is_none(), "noise lies plain");
 }
