@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// What a daemon takes besides its stores: 24 MiB of transient chunks for each image that is read,
-/// 8 MiB of unpacked ones if its store is compressed, and 8 to 16 MiB of its own. Left out, a small machine would run out of memory with a store that
-/// just fits.
+/// 8 MiB of unpacked ones if its store is compressed, and 8 to 16 MiB of its own. Left out, a small
+/// machine would run out of memory with a store that just fits.
 const BESIDE_STORES: u64 = 48 << 20;
 
 /// A bound on this process's memory.

@@ -2,8 +2,8 @@
 //!
 //! Owns the buffers between two threads: one fills them and compares them with the earlier image,
 //! the other hashes and writes them, which takes longer. A buffer of zeros is skipped, so the
-//! image's file has holes there. The first buffer is written last, since its superblock has a number
-//! that all others decide.
+//! image's file has holes there. The first buffer is written last, since its superblock has a
+//! number that all others decide.
 
 use crate::Written;
 use crate::earlier::Earlier;
@@ -131,7 +131,7 @@ impl<'a> Filler<'a> {
         Ok(&mut self.bytes[start..self.used])
     }
 
-    /// Writes `bytes`.
+    /// Copies `bytes` into the stream.
     pub fn put(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
         while !bytes.is_empty() {
             let room = self.room(bytes.len() as u64)?;

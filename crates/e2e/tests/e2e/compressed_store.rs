@@ -21,7 +21,7 @@ fn takes(status: &Value) -> u64 {
     status["images"][0]["compressed_bytes"].as_u64().unwrap_or_default()
 }
 
-/// True once all that is held is compressed: what comes lies in buffers at first.
+/// True once all that is held is compressed: a chunk lies in a buffer at first.
 fn is_compressed(status: &Value) -> bool {
     let image = &status["images"][0];
     image["filled"] == true && (IMAGE / 20..IMAGE / 2).contains(&takes(status))

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use vfield_core::chunk::Chunk;
 
-/// Bytes of chunks that may wait for the worker. Beyond that, tasks that bring more wait. It is 80 ms
-/// of a disk that writes 100 MB/s. The chunks lie in buffers, so a longer queue costs memory.
+/// Bytes of chunks that may wait for the worker. Beyond that, tasks that bring more wait. It is
+/// 80 ms of a disk that writes 100 MB/s. The chunks lie in buffers, so a longer queue costs memory.
 const QUEUE_BYTES_MAX: u64 = 8 << 20;
 
 /// The work that waits.

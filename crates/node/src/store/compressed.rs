@@ -7,10 +7,10 @@
 //! each chunk below them reads them.
 //!
 //! Readers and peers get unpacked copies. A chunk that comes lies in its buffer until the store's
-//! worker has compressed it (see [`super::behind`]). One that came compressed is stored as it came.
+//! worker has compressed it (see [`super::behind`]), or has stored it as it came.
 //!
-//! Invariant: the chunks of all such stores take no more memory than their [`Room`] has. Beyond that
-//! a store is full, like a disk: the core hears of it, and shortens its arc.
+//! Invariant: the chunks of all such stores take no more memory than their [`Room`] has. Beyond
+//! that a store is full, like a disk: the core hears of it, and shortens its arc.
 
 use super::slot::Form;
 use super::{Pin, Store};
@@ -19,8 +19,8 @@ use crate::codec;
 use crate::compression::{self, Compression};
 use bytes::Bytes;
 use std::io;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
@@ -136,7 +136,7 @@ impl Store {
         self.compressed.get_or_init(|| Compressed::new(self.geometry(), room));
     }
 
-    /// What comes compressed is kept there for a while, and need not be compressed again.
+    /// Chunks that come compressed are kept there for a while, and need not be compressed again.
     pub fn take_as_it_came(&self, came: &Arc<Compression>) {
         if let Some(compressed) = self.compressed.get() {
             compressed.came.get_or_init(|| Arc::clone(came));

@@ -264,8 +264,8 @@ impl Store {
         self.troubles.tell(|trouble| trouble.refused = Some(error.to_string()));
     }
 
-    /// A found chunk was right. From a disk its hash, or the page that it is, is put into memory; in
-    /// memory it gets the form of this store's chunks.
+    /// A found chunk was right. From a disk its hash, or the page that it is, is put into memory.
+    /// In memory it gets the form of this store's chunks.
     pub(super) fn adopt_bytes(&self, chunk: Chunk, bytes: &[u8], found: Form) -> io::Result<Form> {
         match (&self.disk, self.geometry().is_data(chunk)) {
             (None, _) => return self.reform(chunk, bytes, found),

@@ -232,7 +232,7 @@ async fn a_store_takes_no_more_memory_than_it_may() {
     assert!(store.evict(Chunk(6)) && store.evict(Chunk(1)) && fits(6));
 }
 
-/// What comes for the store lies in buffers until the worker has compressed it.
+/// Chunks for the store lie in buffers until the worker has compressed them.
 #[test]
 fn chunks_are_compressed_behind_their_readers() {
     let (image, buffers) = (image(), Arc::new(Buffers::default()));
