@@ -64,6 +64,27 @@ fn a_compressed_store_serves_readers_and_the_next_daemon() -> Outcome {
     Ok(())
 }
 
+/// Over a slow link chunks come, are stored and go on in one form.
+#[test]
+fn a_slow_link_gets_chunks_as_they_lie() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = Lab::namespaces(3, Link::mbit(50))?;
+    let image = text_file(lab.dir(), IMAGE)?;
+    let mut origin = vfield().serve(lab.host(0), &[&image]).name("origin").ready()?;
+    let words = ["--compress-store", "--join-boost", "9"];
+    let node = vfield().join(lab.host(1), origin.addr()).store("all").args(&words).ready()?;
+    node.wait_status("its chunks are compressed", FILL_LIMIT, is_compressed)?;
+    origin.kill();
+    let peer = vfield().join(lab.host(2), node.addr()).store("0").ready()?;
+    client::compare_all(lab.host(2), &peer, &image)?;
+    let traffic = &node.status()?["traffic"];
+    let [carried, plain] = ["to_compressed_bytes", "to_compressed_plain_bytes"].map(|sum| traffic[sum].as_u64());
+    assert!(plain > Some(IMAGE / 2) && carried < plain.map(|plain| plain / 2), "{traffic:#}");
+    Ok(())
+}
+
 /// In a control group with less memory than the image has bytes.
 #[test]
 fn a_compressed_store_ends_where_the_memory_does() -> Outcome {

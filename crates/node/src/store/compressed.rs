@@ -196,9 +196,14 @@ impl Store {
 
     /// A chunk takes them no more.
     pub(super) fn free(&self, chunk: Chunk, bytes: u64) {
-        self.taken(chunk).fetch_sub(bytes, Ordering::Relaxed);
+        // The word of a chunk may have been spoiled since it was counted.
+        let lower = |count: &AtomicU64| {
+            let lowered = |now: u64| Some(now.saturating_sub(bytes));
+            let _ = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lowered);
+        };
+        lower(self.taken(chunk));
         if let Some(compressed) = self.compressed_of(chunk) {
-            compressed.room.taken.fetch_sub(bytes, Ordering::Relaxed);
+            lower(&compressed.room.taken);
         }
     }
 
