@@ -49,7 +49,7 @@ vfield_list() {
 vfield_read_command_line() {
     vfield_image='' vfield_members='' vfield_kind=auto vfield_overlay=ram vfield_size='' vfield_from='' vfield_also=''
     vfield_store='' vfield_zone='' vfield_listen='' vfield_threads='' vfield_join_boost='' vfield_trust='' vfield_refused=''
-    vfield_admission_trust='' vfield_key='' vfield_identity='' vfield_booted='' vfield_follow='' vfield_failed=''
+    vfield_compress='' vfield_admission_trust='' vfield_key='' vfield_identity='' vfield_booted='' vfield_follow='' vfield_failed=''
     # A word is no pattern for names of files.
     set -f
     # shellcheck disable=SC2013 # its words are wanted
@@ -90,6 +90,8 @@ vfield_read_command_line() {
                 vfield_refused="vfield.identity= can only be vfield.identity=credential: an identity on the command line is no secret"
             ;;
         vfield.store=*) vfield_store=$vfield_value ;;
+        vfield.compress_store=yes) vfield_compress=yes ;;
+        vfield.compress_store=*) vfield_say "vfield.compress_store= can only be vfield.compress_store=yes" ;;
         vfield.zone=*) vfield_zone=$vfield_value ;;
         vfield.listen=*) vfield_listen=$vfield_value ;;
         vfield.threads=*) vfield_threads=$vfield_value ;;
@@ -111,7 +113,7 @@ vfield_read_command_line() {
     set +f
     vfield_options="${vfield_store:+ --store $vfield_store}${vfield_zone:+ --zone $vfield_zone}${vfield_listen:+ --listen $vfield_listen}"
     vfield_options="$vfield_options${vfield_threads:+ --threads $vfield_threads}${vfield_join_boost:+ --join-boost $vfield_join_boost}"
-    vfield_options="$vfield_options${vfield_follow:+ --follow $vfield_follow}"
+    vfield_options="$vfield_options${vfield_follow:+ --follow $vfield_follow}${vfield_compress:+ --compress-store}"
     [ -z "$vfield_follow" ] || [ -z "$vfield_from" ] ||
         vfield_refused="vfield.overlay_from= and vfield.follow= exclude each other: saved changes are those of one image"
     [ -n "$vfield_members$vfield_refused" ]

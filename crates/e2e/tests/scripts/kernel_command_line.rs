@@ -88,6 +88,9 @@ fn words_become_options() {
     let words = "quiet root=vfield:os@10.0.0.1,10.0.0.2 vfield.store=1G vfield.join_boost=3 vfield.device=nbd";
     assert_eq!(read(words), "10.0.0.1 10.0.0.2:nbd: --store 1G --join-boost 3");
     assert_eq!(read("root=vfield:os@10.0.0.1"), "10.0.0.1:auto:");
+    assert_eq!(read("root=vfield:os@a vfield.compress_store=yes"), "a:auto: --compress-store");
+    let wrong = "vfield.compress_store= can only be vfield.compress_store=yes";
+    assert_eq!(read("root=vfield:os@a vfield.compress_store=1"), format!("said: {wrong}\na:auto:"));
     assert_eq!(read("root=vfield:os@a vfield.stor=1"), "said: nothing is called vfield.stor\na:auto:");
 }
 
