@@ -16,6 +16,8 @@ use crate::process::{Process, run};
 use crate::wait::Deadline;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -56,6 +58,8 @@ pub struct Lab {
     hosts: Vec<Host>,
     /// What connects the switches of zones.
     core: Option<Switch>,
+    /// Of its part of the loopback addresses.
+    claim: Option<UnixListener>,
     dir: PathBuf,
     janitor: Child,
     /// `Some` until the lab is dropped; closing it starts the janitor.
@@ -98,15 +102,18 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Hosts that are addresses of the loopback device; needs no rights. The first lab of a process
-    /// has 127.0.0.1 onwards, the next 127.0.1.1 and so on, since they may run side by side.
+    /// Hosts that are addresses of the loopback device; needs no rights. The first lab has 127.0.0.1
+    /// onwards, the next 127.0.1.1 and so on, since they may run side by side, also in processes of
+    /// other checkouts.
     ///
     /// # Errors
-    /// If no port is free on all of them.
+    /// If there are too many labs, or no port is free on all addresses.
     pub fn loopback(count: usize) -> Result<Self, LabError> {
         let mut lab = Self::start()?;
         let nth = lab.tag().rsplit('-').next().and_then(|nth| nth.parse::<u32>().ok()).unwrap_or_default();
-        let [.., net] = nth.to_be_bytes();
+        let [.., first] = nth.to_be_bytes();
+        let (net, claim) = claim_net(first)?;
+        lab.claim = Some(claim);
         let addr = |host: usize| Ipv4Addr::new(127, 0, net, u8::try_from(host).expect("bounded by HOSTS_MAX"));
         let addrs: Vec<_> = (1..=count.min(HOSTS_MAX)).map(addr).collect();
         let port = free_port(&addrs)?;
@@ -130,7 +137,7 @@ impl Lab {
         std::fs::create_dir(&dir).map_err(LabError::at(&dir))?;
         let mut janitor = janitor(&dir).stdin(Stdio::piped()).spawn().map_err(LabError::at(Path::new("sh")))?;
         let lifeline = janitor.stdin.take();
-        Ok(Self { hosts: Vec::new(), core: None, dir, janitor, lifeline })
+        Ok(Self { hosts: Vec::new(), core: None, claim: None, dir, janitor, lifeline })
     }
 
     fn add_hosts(
@@ -409,6 +416,21 @@ fn scratch_root() -> PathBuf {
     if free >= SHM_BYTES_MIN { shm.to_owned() } else { std::env::temp_dir() }
 }
 
+/// The first 127.0.NET from this one on that no lab of this machine has, and the socket by which it
+/// is this one's as long as that is open.
+fn claim_net(first: u8) -> Result<(u8, UnixListener), LabError> {
+    let refused = |source| LabError::System { what: "no part of the loopback addresses is free".to_owned(), source };
+    for net in (0..=u8::MAX).map(|step| first.wrapping_add(step)) {
+        let name = UnixAddr::from_abstract_name(format!("vfield-lab-127.0.{net}")).map_err(refused)?;
+        match UnixListener::bind_addr(&name) {
+            Ok(claim) => return Ok((net, claim)),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(refused(error)),
+        }
+    }
+    Err(refused(std::io::ErrorKind::AddrInUse.into()))
+}
+
 /// A port that is free now on all addresses, for TCP and UDP.
 fn free_port(addrs: &[Ipv4Addr]) -> Result<u16, LabError> {
     let refused = |source| LabError::System { what: "no port is free on all loopback addresses".to_owned(), source };
@@ -424,4 +446,17 @@ fn free_port(addrs: &[Ipv4Addr]) -> Result<u16, LabError> {
         }
     }
     Err(refused(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labs_of_other_processes_keep_their_addresses() -> Result<(), LabError> {
+        let (net, _claim) = claim_net(200)?;
+        let (other, _other) = claim_net(net)?;
+        assert_ne!(net, other);
+        Ok(())
+    }
 }
