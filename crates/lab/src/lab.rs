@@ -102,9 +102,9 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Hosts that are addresses of the loopback device; needs no rights. The first lab has 127.0.0.1
-    /// onwards, the next 127.0.1.1 and so on, since they may run side by side, also in processes of
-    /// other checkouts.
+    /// Hosts that are addresses of the loopback device; needs no rights. The first lab has
+    /// 127.0.0.1 onwards, the next 127.0.1.1 and so on, since they may run side by side, also in
+    /// processes of other checkouts.
     ///
     /// # Errors
     /// If there are too many labs, or no port is free on all addresses.
