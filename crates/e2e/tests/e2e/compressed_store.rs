@@ -3,7 +3,7 @@
 
 use crate::compression::text_file;
 use crate::disk::grouped;
-use crate::kept::{AGAIN, Pair, guarded, is_back};
+use crate::kept::killed;
 use serde_json::Value;
 use vfield_e2e::Outcome;
 use vfield_e2e::program::vfield;
@@ -11,8 +11,8 @@ use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::cgroup::{self, Cgroup};
 use vfield_lab::daemon::FILL_LIMIT;
 use vfield_lab::need::{Need, have};
-use vfield_lab::process::{self, run};
-use vfield_lab::{Lab, Link, client, wait_until};
+use vfield_lab::process::run;
+use vfield_lab::{Lab, Link, client};
 
 const IMAGE: u64 = 16 * MIB;
 
@@ -51,13 +51,7 @@ fn a_compressed_store_serves_readers_and_the_next_daemon() -> Outcome {
     let compressed = takes(&node.status()?);
 
     // The next daemon finds it compressed, and needs nobody.
-    let guard = node.process().pid();
-    let first = guarded(guard).expect("a guard has a daemon");
-    process::kill(first);
-    let second = || guarded(guard).filter(|pid| *pid != first);
-    wait_until("the daemon is started again", AGAIN, || second().is_some())?;
-    let _pair = Pair { guard, daemon: second().expect("it was there") };
-    is_back(&node)?;
+    let _pair = killed(&node)?;
     client::compare_all(lab.host(1), &node, &image)?;
     let status = node.status()?;
     assert_eq!(takes(&status), compressed, "{status:#}");

@@ -11,7 +11,7 @@ use vfield_lab::need::{Need, have};
 use vfield_lab::{Daemon, LabError, ServiceManager, client, process, wait_until};
 
 /// A daemon that is killed is started again at once, and verifies some MiB.
-pub const AGAIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(30);
 /// Default size of a chunk.
 const CHUNK: u64 = 64 << 10;
 const IMAGE: u64 = 24 * MIB + 777;
@@ -26,14 +26,14 @@ fn taken_over(status: &Value) -> u64 {
 }
 
 /// Waits until a daemon has taken its store over and is full again.
-pub fn is_back(daemon: &Daemon) -> Result<(), LabError> {
+fn is_back(daemon: &Daemon) -> Result<(), LabError> {
     daemon.wait_status("it is back with its store", AGAIN, |status| {
         taken_over(status) > 0 && status["images"][0]["filled"] == true
     })
 }
 
 /// The daemon of a guard.
-pub fn guarded(guard: u32) -> Option<u32> {
+fn guarded(guard: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }
@@ -41,8 +41,8 @@ pub fn guarded(guard: u32) -> Option<u32> {
 /// A guard and its daemon, both of which end with this value: the guard first, or there would be
 /// another daemon.
 pub struct Pair {
-    pub guard: u32,
-    pub daemon: u32,
+    guard: u32,
+    daemon: u32,
 }
 
 impl Drop for Pair {
@@ -50,6 +50,18 @@ impl Drop for Pair {
         process::kill(self.guard);
         process::kill(self.daemon);
     }
+}
+
+/// Kills the daemon of a node's guard, and waits until the next one has its store.
+pub fn killed(node: &Daemon) -> Result<Pair, LabError> {
+    let guard = node.process().pid();
+    let first = guarded(guard).expect("a guard has a daemon");
+    process::kill(first);
+    let second = || guarded(guard).filter(|pid| *pid != first);
+    wait_until("the daemon is started again", AGAIN, || second().is_some())?;
+    let pair = Pair { guard, daemon: second().expect("it was there") };
+    is_back(node)?;
+    Ok(pair)
 }
 
 #[test]
@@ -63,13 +75,7 @@ fn a_guard_keeps_what_nobody_else_holds() -> Outcome {
     field.covered()?;
     field.origin.kill();
 
-    let guard = node.process().pid();
-    let first = guarded(guard).expect("a guard has a daemon");
-    process::kill(first);
-    let second = || guarded(guard).filter(|pid| *pid != first);
-    wait_until("the daemon is started again", AGAIN, || second().is_some())?;
-    let _pair = Pair { guard, daemon: second().expect("it was there") };
-    is_back(&node)?;
+    let _pair = killed(&node)?;
     client::compare_all(field.host(1), &node, &field.image)?;
     client::compare_all(field.host(0), &field.nodes[0], &field.image)?;
     let status = node.status()?;

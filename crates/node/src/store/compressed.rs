@@ -120,7 +120,7 @@ impl Word {
         (u64::from(length) + WORD as u64 <= plain).then_some(Self { codec, length })
     }
 
-    /// The bytes of a chunk, from those that follow the word; `None` if they are others.
+    /// Unpacks a chunk from the bytes that follow the word; false if they are others.
     fn unpack(self, following: &[u8], plain: &mut [u8]) -> bool {
         following.get(..self.length as usize).is_some_and(|compressed| codec::unpack(self.codec, compressed, plain))
     }

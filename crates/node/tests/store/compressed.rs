@@ -2,11 +2,11 @@
 //! next process.
 
 use crate::image::{Image, SIZE, bytes_of, concatenated};
+use crate::many_threads;
 use proptest::prelude::*;
 use rustix::fs::fstat;
 use rustix::io::{dup, pwrite};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vfield_block::extent::Extent;
 use vfield_core::chunk::Chunk;
@@ -285,40 +285,10 @@ fn relatives_read_compressed_chunks() {
     }
 }
 
-/// Readers, inserters and evictors on a few chunks; each reader compares every byte it gets.
 #[test]
 fn many_threads_never_see_a_wrong_byte() {
     let image = image();
-    let store = compressed(&image);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for thread in 0..2_u64 {
-            let (store, image, stop) = (&store, &image, &stop);
-            scope.spawn(move || {
-                for turn in thread.. {
-                    if stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let chunk = Chunk(turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61);
-                    store.insert(chunk, &image.chunk(chunk)).expect("memory");
-                    store.evict(Chunk(turn.wrapping_mul(0xD134_2543_DE82_EF95) >> 61));
-                }
-            });
-        }
-        let read = |turn: u64| {
-            let start = (turn * 7919) % image.bytes.len() as u64;
-            let extent = Extent::from(start..image.bytes.len() as u64).take(1 + turn * 31 % (3 * SIZE));
-            let mut pieces = Vec::new();
-            let done = store.pieces_prefix(extent, &mut pieces);
-            assert!(concatenated(&pieces) == image.slice(extent.take(done)), "wrong bytes in {extent:?}");
-            done > 0
-        };
-        let hits = (0..).map(read).filter(|hit| *hit).take(2_000).count();
-        stop.store(true, Ordering::Relaxed);
-        assert_eq!(hits, 2_000);
-    });
-    store.evict_all();
-    assert_eq!(store.resident_bytes(), 0, "every evicted chunk gave its memory back");
+    many_threads(&image, &compressed(&image));
 }
 
 /// A chunk that came compressed over a link is stored so, whatever else would make of it.

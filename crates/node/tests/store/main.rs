@@ -279,18 +279,22 @@ fn a_dropped_chunk_that_is_still_read_comes_back() {
     assert_eq!(store.resident_bytes(), held - SIZE);
 }
 
-/// Readers, inserters and evictors on a few chunks; each reader compares every byte it gets.
 #[test]
 fn many_threads_never_see_a_wrong_byte() {
+    let image = Image::with_zeros(8, &[3]);
+    many_threads(&image, &image.store());
+}
+
+/// Readers, inserters and evictors on the first eight chunks; each reader compares every byte it
+/// gets.
+fn many_threads(image: &Image, store: &Arc<Store>) {
     /// At least; a busy machine may have read nothing by then that was resident.
     const READS: u64 = 4_000;
-    let image = Image::with_zeros(8, &[3]);
-    let store = image.store();
     let (stop, hits) = (AtomicBool::new(false), AtomicU64::new(0));
     let length = image.bytes.len() as u64;
     std::thread::scope(|scope| {
         for thread in 0..2u64 {
-            let (store, image, stop) = (&store, &image, &stop);
+            let stop = &stop;
             scope.spawn(move || {
                 for turn in thread.. {
                     if stop.load(Ordering::Relaxed) {
@@ -304,7 +308,7 @@ fn many_threads_never_see_a_wrong_byte() {
         }
         let readers: Vec<_> = (1..=3u64)
             .map(|thread| {
-                let (store, image, hits) = (&store, &image, &hits);
+                let hits = &hits;
                 scope.spawn(move || {
                     for turn in 0.. {
                         if turn >= READS && hits.load(Ordering::Relaxed) > 0 {
