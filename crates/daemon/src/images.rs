@@ -6,6 +6,7 @@
 
 use super::exports::Exports;
 use super::leaving::{SHOWN_WITHIN, is_alone};
+use super::looks::{Look, Looks};
 use super::overlays::Overlays;
 use super::start_error;
 use crate::rollback;
@@ -41,8 +42,6 @@ use vfield_node::origin::kept_tree::KeptTree;
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 /// The kernel forgets a file as soon as reads of it have ended, which the node sees to.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
-/// A first page that is on this machine or a few hops away; else nobody knows who reads a device.
-const LOOKED_WITHIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether they have: nobody says so.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -54,8 +53,8 @@ pub struct Images {
     exports: tokio::sync::Mutex<Option<Exports>>,
     /// The images that are in the exports. Changed only while `exports` is locked.
     attached: Mutex<BTreeSet<ImageId>>,
-    /// Held while it is looked who reads block devices: two that look would see each other.
-    looking: Arc<tokio::sync::Mutex<()>>,
+    /// Begun before `exports` is locked, by whoever looks at devices or takes them away.
+    looks: Looks,
     /// The image to which each tag's name leads. Changed only while `exports` is locked.
     led: Mutex<BTreeMap<TagName, ImageId>>,
     /// A token for each image that clients of the control socket read; each of them has a copy.
@@ -85,7 +84,7 @@ impl Images {
             node,
             exports,
             attached: Mutex::new(attached),
-            looking: Arc::default(),
+            looks: Looks::default(),
             led: Mutex::default(),
             lent: Mutex::default(),
             places,
@@ -127,6 +126,7 @@ impl Images {
 
     /// The exports, for whoever ends them; nothing comes or goes after that.
     pub async fn close(&self) -> Option<Exports> {
+        let _nobody_looks = self.looks.begin().await;
         self.exports.lock().await.take()
     }
 
@@ -212,31 +212,23 @@ impl Images {
     /// True if a reader of this machine has an image open, or a tag's name leads to it. `None` if
     /// it is not here, or the daemon leaves.
     pub async fn is_open(&self, id: ImageId) -> Option<bool> {
-        let is_read = self.is_device_open(id).await;
+        let is_read = self.is_device_open(id, self.looks.begin().await.as_ref()).await;
         Some(self.is_open_in(self.exports.lock().await.as_ref()?, id)? || is_read)
     }
 
-    /// True if anybody has a block device of the image open. It takes a read of the device, so the
-    /// caller holds no lock. If that does not come soon, the device counts as open.
-    async fn is_device_open(&self, id: ImageId) -> bool {
+    /// True if anybody has a block device of the image open. The device is read for that, so the
+    /// caller does not hold the exports.
+    async fn is_device_open(&self, id: ImageId, look: Option<&Look>) -> bool {
         let Some(image) = self.node.images().into_iter().find(|held| held.id == id) else { return false };
-        let exports = self.exports.lock().await;
-        let devices = exports.as_ref().map(|exports| exports.devices_of(image.source.name())).unwrap_or_default();
-        drop(exports);
-        if devices.is_empty() {
-            return false;
-        }
-        let looking = Arc::clone(&self.looking);
-        let look = async {
-            let one_at_a_time = looking.lock_owned().await;
-            let looked = tokio::task::spawn_blocking(move || {
-                let is_open = devices.iter().any(|device| vfield_export::is_open(device));
-                drop(one_at_a_time);
-                is_open
-            });
-            looked.await.unwrap_or(true)
+        let devices = match &*self.exports.lock().await {
+            Some(exports) => exports.devices_of(image.source.name()),
+            None => Vec::new(),
         };
-        tokio::time::timeout(LOOKED_WITHIN, look).await.unwrap_or(true)
+        match look {
+            _ if devices.is_empty() => false,
+            Some(look) => look.is_any_open(devices).await,
+            None => true,
+        }
     }
 
     fn is_open_in(&self, exports: &Exports, id: ImageId) -> Option<bool> {
@@ -262,7 +254,8 @@ impl Images {
 
     /// Gives up an image that nobody needs, unless a reader has come.
     pub async fn discard(&self, id: ImageId) {
-        if self.is_device_open(id).await {
+        let look = self.looks.begin().await;
+        if self.is_device_open(id, look.as_ref()).await {
             return self.node.note_open(id, true);
         }
         let mut exports = self.exports.lock().await;
@@ -394,6 +387,7 @@ impl Images {
         if !force && let Err(refusal) = self.is_free(image).await {
             return refusal;
         }
+        let _nobody_looks = self.looks.begin().await;
         let mut exports = self.exports.lock().await;
         let Some(exports) = &mut *exports else { return leaving() };
         self.remove(exports, image, "dropped").await;
@@ -425,7 +419,8 @@ impl Images {
         let (name, deadline) = (image.source.name(), Instant::now() + LET_GO_WITHIN);
         loop {
             let users = self.exports.lock().await.as_ref().map(|exports| exports.users(name)).ok_or_else(leaving)?;
-            let users = match users.is_empty() && self.is_device_open(image.id).await {
+            let users = match users.is_empty() && self.is_device_open(image.id, self.looks.begin().await.as_ref()).await
+            {
                 true => "its block device is open".to_owned(),
                 false => users,
             };

@@ -23,6 +23,7 @@ mod learned;
 mod leaving;
 pub mod limits;
 pub mod link_memory;
+mod looks;
 pub mod members;
 mod overlays;
 pub mod plan;
