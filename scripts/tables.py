@@ -377,7 +377,7 @@ def pack():
     told = record.data("pack")
     cells = [[f"`{name}`", f"{row['wall_s']:.2f}", f"{row['cpu_s']:.2f}", f"{row['memory_mb']:.0f}", "`scripts/bench-pack`"]
              for name, row in told["rows"].items()]
-    rows = table(["400 MB of files", "time, s>", "processor time, s>", "most memory, MB>", "again"], cells)
+    rows = table([f"{told['contents_bytes'] / 1e6:.0f} MB in {told['files']} files", "time, s>", "processor time, s>", "most memory, MB>", "again"], cells)
     wall = {name: row["wall_s"] for name, row in told["rows"].items()}
     cells = [["`vfield pack` against `mkfs.erofs`", f"{wall['vfield pack'] / wall['mkfs.erofs']:.2f}", "at most 1"],
              ["with `--like`, against without", f"{wall['vfield pack --like'] / wall['vfield pack']:.2f}", "at most 1"]]
