@@ -7,7 +7,9 @@
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
+use vfield_block::extent::Extent;
 use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::image::Geometry;
 
 /// Memory for it, in bytes; at least two chunks are kept. Enough for one chunk each of 16 readers
 /// of 64 KiB chunks.
@@ -47,4 +49,33 @@ impl Cache {
         chunks.truncate(self.capacity - 1);
         chunks.push_front((chunk, bytes));
     }
+}
+
+/// The bytes of an extent of the image, out of whole chunks. `fill` is given the place of these,
+/// and room for their bytes; or it says which chunk is not right. Chunks are found in the cache, if
+/// one is given, and kept there, as long as the extent lies within one.
+pub fn out_of_whole_chunks(
+    geometry: &Geometry,
+    extent: Extent,
+    cache: Option<&Cache>,
+    fill: impl FnOnce(Extent, &mut [u8]) -> Result<(), Chunk>,
+) -> Result<Bytes, Chunk> {
+    let chunks = geometry.covering(extent);
+    let (first, last) = (Chunk(chunks.start), Chunk(chunks.end - 1));
+    let cache = cache.filter(|_| first == last);
+    let place = Extent::from(geometry.extent(first).start()..geometry.extent(last).end());
+    let part = |bytes: &Bytes| {
+        let from = (extent.start() - place.start()) as usize;
+        bytes.slice(from..from + extent.len() as usize)
+    };
+    if let Some(bytes) = cache.and_then(|cache| cache.find(first)) {
+        return Ok(part(&bytes));
+    }
+    let mut bytes = vec![0; place.len() as usize];
+    fill(place, &mut bytes)?;
+    let bytes = Bytes::from(bytes);
+    if let Some(cache) = cache {
+        cache.keep(first, bytes.clone());
+    }
+    Ok(part(&bytes))
 }

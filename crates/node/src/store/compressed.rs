@@ -14,7 +14,7 @@
 
 use super::slot::Form;
 use super::{Pin, Store};
-use crate::cache::Cache;
+use crate::cache::{Cache, out_of_whole_chunks};
 use crate::codec;
 use crate::compression::{self, Compression};
 use bytes::Bytes;
@@ -256,32 +256,15 @@ impl Store {
     }
 
     fn unpack(&self, extent: Extent) -> Result<Bytes, Chunk> {
-        let chunks = self.geometry().covering(extent);
-        let first = Chunk(chunks.start);
-        let start = self.geometry().extent(first).start();
-        let part = |bytes: &Bytes| {
-            let from = (extent.start() - start) as usize;
-            bytes.slice(from..from + extent.len() as usize)
-        };
-        let cache =
-            self.compressed.get().map(|compressed| &compressed.cache).filter(|_| chunks.end - chunks.start == 1);
-        if let Some(bytes) = cache.and_then(|cache| cache.find(first)) {
-            return Ok(part(&bytes));
-        }
-        let end = self.geometry().extent(Chunk(chunks.end - 1)).end();
-        let mut bytes = vec![0; (end - start) as usize];
-        for chunk in chunks.map(Chunk) {
-            let place = self.geometry().extent(chunk);
-            let at = (place.start() - start) as usize;
-            if !self.read_form(chunk, place, &mut bytes[at..at + place.len() as usize]) {
-                return Err(chunk);
-            }
-        }
-        let bytes = Bytes::from(bytes);
-        if let Some(cache) = cache {
-            cache.keep(first, bytes.clone());
-        }
-        Ok(part(&bytes))
+        let cache = self.compressed.get().map(|compressed| &compressed.cache);
+        out_of_whole_chunks(self.geometry(), extent, cache, |whole, bytes| {
+            let mut wrong = self.geometry().covering(whole).map(Chunk).filter(|chunk| {
+                let place = self.geometry().extent(*chunk);
+                let at = (place.start() - whole.start()) as usize;
+                !self.read_form(*chunk, place, &mut bytes[at..at + place.len() as usize])
+            });
+            wrong.next().map_or(Ok(()), Err)
+        })
     }
 
     /// Fills `plain` with the bytes of a pinned chunk of data, which lies at `place`.

@@ -16,7 +16,7 @@ use super::slot::{Form, Slot};
 use super::slots::Slots;
 use super::sparse_file::SparseFile;
 use super::{Pin, Store, StoreError};
-use crate::cache::Cache;
+use crate::cache::{Cache, out_of_whole_chunks};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::io;
@@ -124,35 +124,21 @@ impl OnDisk {
     /// The bytes of an extent of data, compared with the hashes of its chunks; else the chunk with
     /// other ones.
     fn checked(&self, geometry: &Geometry, extent: Extent) -> Result<Bytes, Chunk> {
-        let chunks = geometry.covering(extent);
-        let first = geometry.extent(Chunk(chunks.start));
-        let is_part = chunks.end - chunks.start == 1 && extent.len() < first.len();
-        let slice = |bytes: &Bytes| {
-            let start = (extent.start() - first.start()) as usize;
-            bytes.slice(start..start + extent.len() as usize)
-        };
-        if let Some(bytes) = is_part.then(|| self.cache.find(Chunk(chunks.start))).flatten() {
-            return Ok(slice(&bytes));
-        }
-        let end = geometry.extent(Chunk(chunks.end - 1)).end();
-        let mut bytes = vec![0; (end - first.start()) as usize];
-        let whole = self.fill(first.start(), &mut bytes).is_ok();
-        for chunk in chunks.clone().map(Chunk) {
-            let place = geometry.extent(chunk);
-            let at = (place.start() - first.start()) as usize;
-            let part = &mut bytes[at..at + place.len() as usize];
-            // One bad sector is that of one chunk.
-            let read = if whole { Ok(()) } else { self.fill(place.start(), part) };
-            let is_right = read.and_then(|()| self.hash(chunk)).is_ok_and(|hash| verify(&hash, part));
-            if !is_right {
-                return Err(chunk);
-            }
-        }
-        let bytes = Bytes::from(bytes);
-        if is_part {
-            self.cache.keep(Chunk(chunks.start), bytes.clone());
-        }
-        Ok(slice(&bytes))
+        // A reader of a whole chunk does not come back to it.
+        let first = geometry.extent(Chunk(geometry.covering(extent).start));
+        let cache = (extent != first).then_some(&self.cache);
+        out_of_whole_chunks(geometry, extent, cache, |whole, bytes| {
+            let is_read = self.fill(whole.start(), bytes).is_ok();
+            let mut wrong = geometry.covering(whole).map(Chunk).filter(|chunk| {
+                let place = geometry.extent(*chunk);
+                let at = (place.start() - whole.start()) as usize;
+                let part = &mut bytes[at..at + place.len() as usize];
+                // One bad sector is that of one chunk.
+                let read = if is_read { Ok(()) } else { self.fill(place.start(), part) };
+                !read.and_then(|()| self.hash(*chunk)).is_ok_and(|hash| verify(&hash, part))
+            });
+            wrong.next().map_or(Ok(()), Err)
+        })
     }
 }
 
