@@ -83,8 +83,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let manifest = |layers: &str| format!("{{\"layers\":[{layers}]}}").into_bytes();
     let index = |number: u8| format!("{{\"manifests\":[{{\"digest\":\"@{number}\"}}]}}").into_bytes();
     let named = |number: u8| format!("{{\"digest\":\"@{number}\"}}");
-    // `gzip -n` of nothing.
+    // `gzip -n` and `zstd` of nothing.
     let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0".to_vec();
+    let zstd = b"\x28\xb5\x2f\xfd\x24\x00\x01\x00\x00\x99\xe9\xd8\x51".to_vec();
     let input = |blobs: &[Vec<u8>], index: &[u8]| {
         let mut bytes = vec![blobs.len() as u8];
         for blob in blobs {
@@ -100,6 +101,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         input(&[layer.clone(), gone, two], &index(2)),
         input(&[layer, manifest(&named(0)), index(1)], &index(2)),
         input(&[gzip, manifest(&named(0))], &index(1)),
+        input(&[zstd, manifest(&named(0))], &index(1)),
         input(&[index(0)], &index(0)),
         input(&[], b"{\"manifests\":[{\"digest\":\"sha256:../x\"}]}"),
         input(&[], b"{}"),

@@ -20,7 +20,7 @@ hold the last version hold most of the next.";
 /// Options of `vfield pack`.
 #[derive(Debug, Args)]
 pub struct PackOptions {
-    /// Directory, tar (gzip too), or OCI layout of `skopeo copy ... oci:DIR`
+    /// Directory, tar (gzip and zstd too), or OCI layout of `skopeo copy ... oci:DIR`
     #[arg(value_name = "SOURCE", value_hint = ValueHint::AnyPath)]
     pub source: PathBuf,
     /// File of the image; it appears when the image is complete

@@ -1,8 +1,9 @@
 //! Images of containers as a source: the layout of OCI in a directory, as `skopeo copy` makes it.
 //!
 //! The format is that of the OCI image specification, version 1. A layout has one image; each of
-//! its layers is a tar, which may be packed by gzip. Layers are checked against their digests, so a
-//! damaged download is found here. Gzip is unpacked into files without a name beside the output.
+//! its layers is a tar, which may be packed by gzip or zstd. Layers are checked against their
+//! digests, so a damaged download is found here. What is packed is unpacked into files without a
+//! name beside the output.
 
 use crate::contents::Archive;
 use crate::error::PackError;
@@ -16,6 +17,7 @@ use std::fs;
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use zstd::stream::read::Decoder;
 
 /// Most bytes of an index or a manifest; those of registries are below 4 MiB.
 const JSON_BYTES_MAX: u64 = 4 << 20;
@@ -23,8 +25,10 @@ const JSON_BYTES_MAX: u64 = 4 << 20;
 const DEPTH_MAX: usize = 4;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 << 10;
-/// The first bytes of gzip, and of zstd.
-const MAGICS: [&[u8]; 2] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd]];
+/// The first bytes of gzip.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+/// The first bytes of a frame of zstd. Layers of `zstd:chunked` begin with it too.
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// A reference to a blob.
 #[derive(Debug, Clone, Deserialize)]
@@ -207,30 +211,31 @@ pub fn check(path: &Path, file: &fs::File, digest: &str) -> Result<(), PackError
     Ok(())
 }
 
-/// An archive as a plain tar: itself, or what gzip packed, in a file without a name in `scratch`.
+/// An archive as a plain tar: itself, or what gzip or zstd packed, in a file without a name in
+/// `scratch`.
 ///
 /// # Errors
-/// If it is packed by something else, or cannot be unpacked.
+/// If it cannot be unpacked.
 pub fn unpacked(path: &Path, file: fs::File, scratch: &Path) -> Result<fs::File, PackError> {
     let failed = |error| PackError::Source(path.to_owned(), error);
     let mut start = [0; 4];
     let read = file.read_at(&mut start, 0).map_err(failed)?;
-    if start[..read].starts_with(MAGICS[1]) {
-        let why = "packed by zstd, which is not read; unpack it, or copy it with gzip".to_owned();
-        return Err(PackError::NoSource(path.to_owned(), why));
-    }
-    if !start[..read].starts_with(MAGICS[0]) {
+    let (packed_by, mut from): (_, Box<dyn Read>) = if start[..read].starts_with(GZIP) {
+        ("gzip", Box::new(MultiGzDecoder::new(BufReader::new(file))))
+    } else if start[..read].starts_with(ZSTD) {
+        // A frame that wants more than 128 MiB of memory is refused.
+        ("zstd", Box::new(Decoder::new(file).map_err(failed)?))
+    } else {
         return Ok(file);
-    }
+    };
     let full = |error| PackError::Output(scratch.to_owned(), error);
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
     let to = openat(CWD, scratch, flags, Mode::RUSR | Mode::WUSR).map_err(|error| full(error.into()))?;
     let mut to = fs::File::from(to);
-    let mut from = MultiGzDecoder::new(BufReader::new(file));
     let mut buffer = vec![0; READ_BYTES];
     loop {
         match from.read(&mut buffer).map_err(|error| {
-            let why = format!("gzip that cannot be unpacked: {}", vfield_console::failure::plain(&error));
+            let why = format!("{packed_by} that cannot be unpacked: {}", vfield_console::failure::plain(&error));
             PackError::NoSource(path.to_owned(), why)
         })? {
             0 => break,

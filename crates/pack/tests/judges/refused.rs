@@ -91,7 +91,7 @@ fn what_is_no_source_is_refused() {
         ("missing", "missing: no such file or directory"),
         ("noise", "noise: no tar that can be read: a header without a checksum, at byte 512"),
         ("empty", "empty: no tar that can be read: it ends within a header, at byte 0"),
-        ("zstd", "zstd: packed by zstd, which is not read; unpack it, or copy it with gzip"),
+        ("zstd", "zstd: zstd that cannot be unpacked: unknown frame descriptor"),
         ("gzip", "gzip: gzip that cannot be unpacked: corrupt gzip stream does not have a matching checksum"),
     ] {
         let said = line(&desk, &desk.path(source), None);
