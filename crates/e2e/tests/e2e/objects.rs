@@ -13,7 +13,10 @@ use vfield_lab::{Daemon, Fault, FaultProxy, Lab, LabError, Vfield, WebServer, cl
 
 /// Some runs of 4 MiB, and a part of one.
 const IMAGE: u64 = 24 * MIB + 777;
-/// A state of a store is known after a read or two; pauses grow to 5 s.
+/// The longest pause before a failing object is asked again: a reader that waits for the object
+/// waits as long.
+const PAUSE: Duration = Duration::from_secs(5);
+/// A state of a store is known after a read or two, with such pauses.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A directory with an image, a web server for it, and a proxy in front. Dropped in this order.
@@ -221,9 +224,10 @@ fn stores_go_on_without_the_object() -> Outcome {
         let longest = |of: &dyn Fn(&&Value) -> bool| {
             reads.iter().filter(of).filter_map(|read| read["waited_s"].as_f64()).fold(0.0, f64::max)
         };
-        // On a busy machine reads wait for the node that has the chunks, too.
+        // On a busy machine reads wait for the node that has the chunks, too, and each answer of the
+        // origin is late.
         let waited_s = longest(&|read| read["cause_addr"].as_str() == Some(&of_origin));
-        assert!(waited_s < 1.0, "{fault:?}: {slow}");
+        assert!(waited_s < PAUSE.as_secs_f64(), "{fault:?}: {slow}");
         println!(
             "{fault:?}: the longest wait of a read was {:.3} s, of one for the origin {waited_s:.3} s",
             longest(&|_| true)
