@@ -38,8 +38,8 @@ impl Images {
     /// Those of a machine whose systemd knows soft-reboot, if `scripts/diskless` made them too.
     pub fn of_soft_reboot(&self) -> Option<Self> {
         let dir = self.dir.join("soft");
-        let made = ["vmlinuz", "initrd", "root.squashfs", "vfield"].iter().all(|name| dir.join(name).is_file());
-        made.then_some(Self { dir })
+        let made = ["vmlinuz", "initrd", "initrd.dracut", "root.squashfs", "vfield"];
+        made.iter().all(|name| dir.join(name).is_file()).then_some(Self { dir })
     }
 
     /// One of them.

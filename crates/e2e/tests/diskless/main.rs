@@ -121,7 +121,7 @@ fn what_was_saved_is_found_after_a_reboot() -> Outcome {
     run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-L", "saved"]).arg(&disk))?;
     // A member that is not there is tried as well.
     let command_line = format!(
-        "{} ip=198.18.0.77::198.18.0.1:255.255.255.0::: root=vfield:root.ext4@198.18.0.9,198.18.0.1 vfield.store=64M \
+        "{} ip=198.18.0.77::198.18.0.1:255.255.255.0:::none root=vfield:root.ext4@198.18.0.9,198.18.0.1 vfield.store=64M \
          vfield.overlay=ram vfield.overlay_size=256M vfield.overlay_from=LABEL=saved:/root.vfo",
         room::CONSOLE
     );
@@ -162,7 +162,7 @@ fn machines_wait_for_a_member_and_say_so() -> Outcome {
     let mut room = Room::new(2, "root.squashfs")?;
     room.kill_origin();
     let command_line = format!(
-        "{} ip=198.18.0.77::198.18.0.1:255.255.255.0::: root=vfield:root.squashfs@198.18.0.1 vfield.store=64M vfield.overlay=none",
+        "{} ip=198.18.0.77::198.18.0.1:255.255.255.0:::none root=vfield:root.squashfs@198.18.0.1 vfield.store=64M vfield.overlay=none",
         room::CONSOLE
     );
     let parts = Parts { command_line: Some(command_line), ..Parts::default() };

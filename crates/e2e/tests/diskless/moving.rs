@@ -83,16 +83,16 @@ fn versions(room: &Room) -> Result<[PathBuf; 2], Failed> {
     Ok(files)
 }
 
-/// How often the machine's shell has been started. A question to one that ends leaves half of a
-/// line to the next one.
-fn shells(room: &Room) -> usize {
-    room.console("soft").matches("Started \u{1b}[0;1;39mtest-shell.service").count()
+/// How often a machine's shell has been started. A question to one that ends leaves half of a line
+/// to the next one.
+fn shells(room: &Room, name: &str) -> usize {
+    room.console(name).matches("Started \u{1b}[0;1;39mtest-shell.service").count()
 }
 
 /// Waits until the machine's root is a version, with a shell more than `before`.
-fn becomes(room: &Room, machine: &mut Diskless, version: u32, before: usize) -> Result<(), LabError> {
+fn becomes(room: &Room, name: &str, machine: &mut Diskless, version: u32, before: usize) -> Result<(), LabError> {
     let what = format!("the root becomes version {version}");
-    wait_until(&what, UP, || shells(room) > before)?;
+    wait_until(&what, UP, || shells(room, name) > before)?;
     machine.up(UP)?;
     let is = format!("[ \"$(cat {VERSION})\" = {version} ] && systemctl is-active --quiet multi-user.target");
     machine.run(&is, COMMAND).map(drop)
@@ -100,6 +100,16 @@ fn becomes(room: &Room, machine: &mut Diskless, version: u32, before: usize) -> 
 
 #[test]
 fn a_root_moves_by_soft_reboot() -> Outcome {
+    root_moves("soft", "initrd")
+}
+
+#[test]
+fn a_root_moves_by_soft_reboot_after_dracuts_initramfs() -> Outcome {
+    root_moves("soft-dracut", "initrd.dracut")
+}
+
+/// A machine of this name moves forward and back under readers.
+fn root_moves(name: &str, initrd: &str) -> Outcome {
     if !have(&NEEDS) || !have(&[Need::Tool("minisign"), Need::Tool("unsquashfs")]) {
         return Ok(());
     }
@@ -119,12 +129,13 @@ fn a_root_moves_by_soft_reboot() -> Outcome {
     let status = origin.status()?;
     let id = status["tags"][0]["image"].as_str().unwrap_or_default().to_owned();
     let words = format!(
-        "{CONSOLE} ip=198.18.0.77::198.18.0.1:255.255.255.0::: root=vfield:prod={id}@{} vfield.store=all \
+        "{CONSOLE} ip=198.18.0.77::198.18.0.1:255.255.255.0:::none root=vfield:prod={id}@{} vfield.store=all \
          vfield.also=data vfield.follow=prod vfield.trust={}",
         origin.addr(),
         operator.key()?
     );
-    let mut machine = room.boot(1, "soft", &Parts { command_line: Some(words), ..Parts::default() })?;
+    let initrd = Some(room.images.path(initrd));
+    let mut machine = room.boot(1, name, &Parts { command_line: Some(words), initrd, ..Parts::default() })?;
     machine.run(&format!("[ \"$(cat {VERSION})\" = 1 ]"), COMMAND)?;
     machine.run("vfield status --wait filled --timeout 200s", COMMAND)?;
     let daemon = machine.run(DAEMON, COMMAND)?;
@@ -141,9 +152,9 @@ fn a_root_moves_by_soft_reboot() -> Outcome {
     watch.goes_on()?;
 
     // The tag moves, and nobody does anything on the machine.
-    let before = shells(&room);
+    let before = shells(&room, name);
     operator.publishes(&origin, &v2)?;
-    becomes(&room, &mut machine, 2, before)?;
+    becomes(&room, name, &mut machine, 2, before)?;
     assert_eq!(machine.run(DAEMON, COMMAND)?, daemon, "guard and daemon are the same");
     let device = machine.run("findmnt --noheadings --output SOURCE --first-only /", COMMAND)?;
     assert_eq!(device, format!("vfield:{}", machine.run("vfield status --device prod", COMMAND)?));
@@ -161,9 +172,9 @@ fn a_root_moves_by_soft_reboot() -> Outcome {
         Ok(bytes("from_peers_bytes") + bytes("from_origin_bytes"))
     };
     let fetched = received(&mut machine)?;
-    let before = shells(&room);
+    let before = shells(&room, name);
     operator.tells(&origin, &["tag", "rollback", "prod"])?;
-    becomes(&room, &mut machine, 1, before)?;
+    becomes(&room, name, &mut machine, 1, before)?;
     assert_eq!(received(&mut machine)?, fetched, "going back moved bytes");
     operator.tells(&origin, &["tag", "set", "prod", &id, "--keep", "1"])?;
     let gone = "vfield gc; [ \"$(vfield status | grep -c 'export ublk:')\" = 2 ]";

@@ -42,7 +42,7 @@ fn a_key_that_is_sealed_for_a_machine_boots_no_other() -> Outcome {
     let serve = room.vfield.serve(room.lab.host(0), &[&image]);
     let mut origin = serve.args(&[Path::new("--field-key"), &field_key]).spawn()?;
     origin.wait_ready(READY)?;
-    let ip = "ip=198.18.0.77::198.18.0.1:255.255.255.0:::";
+    let ip = "ip=198.18.0.77::198.18.0.1:255.255.255.0:::none";
     let words = format!("{CONSOLE} {ip} root=vfield:{IMAGE}@{} vfield.key=credential vfield.store=64M", origin.addr());
     let tpm = |name: &str| Some(room.lab.dir().join(name));
     let parts = Parts { command_line: Some(words), tpm: tpm("own"), ..Parts::default() };
