@@ -2,8 +2,8 @@
 //!
 //! The format is that of the OCI image specification, version 1. A layout has one image; each of
 //! its layers is a tar, which may be packed by gzip or zstd. Layers are checked against their
-//! digests, so a damaged download is found here. What is packed is unpacked into files without a
-//! name beside the output.
+//! digests, so a damaged download is found here. Packed ones are unpacked into files without a name
+//! beside the output.
 
 use crate::contents::Archive;
 use crate::error::PackError;

@@ -224,8 +224,8 @@ fn stores_go_on_without_the_object() -> Outcome {
         let longest = |of: &dyn Fn(&&Value) -> bool| {
             reads.iter().filter(of).filter_map(|read| read["waited_s"].as_f64()).fold(0.0, f64::max)
         };
-        // On a busy machine reads wait for the node that has the chunks, too, and each answer of the
-        // origin is late.
+        // On a busy machine reads wait for the node that has the chunks, too, and the origin's
+        // answers are late.
         let waited_s = longest(&|read| read["cause_addr"].as_str() == Some(&of_origin));
         assert!(waited_s < PAUSE.as_secs_f64(), "{fault:?}: {slow}");
         println!(
