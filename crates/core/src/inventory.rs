@@ -28,6 +28,8 @@ pub struct Inventory {
     transient: BTreeMap<Chunk, u64>,
     uses: u64,
     capacity: u64,
+    /// The capacity at first.
+    wanted: u64,
     transient_max: u64,
     /// Chunks that became stored; see [`Inventory::newly_stored`].
     newly_stored: Vec<Chunk>,
@@ -44,6 +46,7 @@ impl Inventory {
             transient: BTreeMap::new(),
             uses: 0,
             capacity,
+            wanted: capacity,
             transient_max: transient_max.max(1),
             newly_stored: Vec::new(),
         }
@@ -137,6 +140,13 @@ impl Inventory {
     /// The store takes no more than it has now.
     pub fn close(&mut self) {
         self.capacity = self.capacity.min(self.stored.count());
+    }
+
+    /// The store takes as much as at first again; false if it has done so all the time.
+    pub const fn reopen(&mut self) -> bool {
+        let was_closed = self.capacity < self.wanted;
+        self.capacity = self.wanted;
+        was_closed
     }
 
     /// Notes that a transient chunk was used.

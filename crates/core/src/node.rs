@@ -313,6 +313,7 @@ impl Node {
             Input::Unusable(request) => self.unusable(request),
             Input::Spoiled { image, chunks } => self.spoiled(image, &chunks),
             Input::Full(image) => self.full(image),
+            Input::Roomy(image) => self.roomy(image),
             Input::Refused(request, refusal) => self.refused(request, refusal),
             Input::Redirected(request, node) => self.redirected(request, node),
             Input::Lost(request) => self.lost(request),

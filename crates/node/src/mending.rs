@@ -2,22 +2,39 @@
 //! once.
 //!
 //! A chunk that came back otherwise is fetched again. If there is no room for more, the store stays
-//! as large as it is, and readers go on with chunks that pass through.
+//! as large as it is, and readers go on with chunks that pass through. Once there is room again, it
+//! grows: a disk was cleared up, or another version has gone.
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
+use crate::store::Store;
 use crate::store::on_disk::Trouble;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+use vfield_core::doubling::Doubling;
 use vfield_core::node::Input;
+
+/// The pauses before a full store looks for room. Its peers hear of each change of its arc, so a
+/// store that was full before waits longer.
+const LOOKS: Doubling = Doubling { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
 
 /// Tells the core of each trouble of an image's store, for as long as the image is here.
 pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, disk: Option<PathBuf>) {
     let id = image.id();
     let place = disk.map_or_else(|| "memory".to_owned(), |dir| format!("the disk of {}", dir.display()));
-    let (mut told_of_wrong, mut told_of_full) = (false, false);
+    let mut told_of_wrong = false;
+    let (mut is_full, mut times_full) = (false, 0);
     loop {
-        let Trouble { spoiled, refused } = image.store().trouble().await;
+        let Trouble { spoiled, refused } = tokio::select! {
+            trouble = image.store().trouble() => trouble,
+            () = room(image.store(), LOOKS.pause(times_full)), if is_full => {
+                is_full = false;
+                times_full += 1;
+                driver.apply(Input::Roomy(id));
+                continue;
+            }
+        };
         if !spoiled.is_empty() {
             image.set_complete(false);
             driver.apply(Input::Spoiled { image: id, chunks: spoiled });
@@ -28,10 +45,20 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, disk: Option<Pat
         }
         if let Some(why) = refused {
             driver.apply(Input::Full(id));
-            if !std::mem::replace(&mut told_of_full, true) {
+            if !std::mem::replace(&mut is_full, true) && times_full == 0 {
                 let name = image.name();
                 driver.warn(format!("{name}: {place} takes no more chunks ({why}); reads go on without them"));
             }
+        }
+    }
+}
+
+/// Waits until a full store may grow again, and looks after each pause.
+async fn room(store: &Store, pause: Duration) {
+    loop {
+        tokio::time::sleep(pause).await;
+        if store.may_grow() {
+            return;
         }
     }
 }

@@ -169,8 +169,10 @@ pub enum Input {
         chunks: Vec<Chunk>,
     },
     /// The shell's store of an image takes no more chunks: its disk is full. From now on its
-    /// capacity is the number of chunks in it; room that is made later is used again.
+    /// capacity is the number of chunks in it.
     Full(ImageId),
+    /// A store that was full has room again, and its capacity is that of before.
+    Roomy(ImageId),
     /// The answer did not match its hash.
     Corrupt(RequestId),
     /// The answer came, but could not be verified or stored: the page with its hash was dropped

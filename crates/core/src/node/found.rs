@@ -6,9 +6,11 @@
 //! Until then the fill only passes over found chunks and fetches nothing, since most missing chunks
 //! are about to be found. Readers do not wait for the end.
 
+use super::images::arc_length;
 use super::{Node, Output};
 use crate::chunk::Chunk;
 use crate::image::ImageId;
+use crate::placement::Arc;
 use std::ops::Range;
 
 /// The store's share of an image, as far as it does not follow from the store's size. A later
@@ -80,6 +82,16 @@ impl Node {
         let Some(image) = self.images.get_mut(&id) else { return };
         image.inventory.close();
         self.set_fill(id);
+    }
+
+    /// There is room again: the arc is as long as at first, and is filled.
+    pub(super) fn roomy(&mut self, id: ImageId) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        if image.inventory.reopen() {
+            let length = arc_length(image.inventory.geometry(), image.inventory.capacity());
+            let arc = Arc { length, ..image.fill.arc() };
+            self.take_arc(id, arc);
+        }
     }
 
     pub(super) fn surveyed(&mut self, id: ImageId) {

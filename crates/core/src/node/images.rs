@@ -128,7 +128,7 @@ pub struct ImageConfig {
 /// a dense image, more for a sparse one, whose zeros take no room. The golden order spreads any
 /// data about evenly: three standard deviations of a random draw are a safe margin. An arc of
 /// `capacity` places needs none, since it never has more chunks than that.
-fn arc_length(geometry: &Geometry, capacity: u64) -> u64 {
+pub(super) fn arc_length(geometry: &Geometry, capacity: u64) -> u64 {
     let size = geometry.chunks();
     let full = (geometry.header().populated() + size - geometry.data_chunks()).min(size);
     if capacity >= full {

@@ -255,4 +255,16 @@ fn a_store_that_takes_no_more_is_smaller() {
     bench.input(Input::Full(IMAGE), true);
     bench.pass(Duration::from_secs(30), true);
     assert_eq!((bench.asked.len(), bench.node.images()[0].stored), (asked, image.stored));
+
+    // With room it is what it was to be, and keeps what it has.
+    let here = bench.here.clone();
+    bench.input(Input::Roomy(IMAGE), true);
+    bench.pass(Duration::from_secs(30), true);
+    let image = bench.node.images().remove(0);
+    assert!(image.filled && bench.here.is_superset(&here));
+    assert!(bench.asked[asked..].iter().all(|chunk| !here.contains(chunk)), "fetched twice");
+    assert_eq!((bench.record().arc, image.capacity, image.stored), (record.arc, 200, 200));
+    let asked = bench.asked.len();
+    bench.input(Input::Roomy(IMAGE), true);
+    assert!(bench.node.images()[0].filled && bench.asked.len() == asked, "it was not full");
 }

@@ -109,3 +109,33 @@ fn a_compressed_store_ends_where_the_memory_does() -> Outcome {
     }
     Ok(())
 }
+
+/// Two images that do not fit into the memory together, as two versions may be.
+#[test]
+fn a_store_that_was_full_grows_when_another_image_goes() -> Outcome {
+    const IMAGE: u64 = 64 * MIB;
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) || !cgroup::are_there() {
+        return Ok(());
+    }
+    let lab = Lab::namespaces(2, Link::mbit(1_000))?;
+    let tag = lab.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let [gone, kept] = [1, 2].map(|seed| random_file(&lab.dir().join(format!("noise-{seed}.img")), IMAGE, seed));
+    let kept = kept?;
+    let origin = vfield().serve(lab.host(0), &[&gone?, &kept]).ready()?;
+    let group = Cgroup::new(&tag, 144 * MIB)?;
+    let words = ["--compress-store", "--join-boost", "9", "--image", "noise-1.img", "--image", "noise-2.img"];
+    let node = grouped(lab.dir(), &group)?.join(lab.host(1), origin.addr()).store("all").args(&words).ready()?;
+    let held = |status: &Value| -> Option<Vec<u64>> {
+        let images = status["images"].as_array()?;
+        images.iter().map(|image| image["held_bytes"].as_u64().filter(|_| image["filled"] == true)).collect()
+    };
+    node.wait_status("both hold what they can", FILL_LIMIT, |status| {
+        held(status).is_some_and(|held| held.len() == 2 && held.iter().sum::<u64>() < 2 * IMAGE)
+    })?;
+    run(&mut node.ask_to(&["drop", "noise-1.img"]))?;
+    node.wait_status("the other one is whole", FILL_LIMIT, |status| {
+        held(status).is_some_and(|held| held.len() == 1 && held[0] >= IMAGE)
+    })?;
+    client::compare_all(lab.host(1), &node, &kept)?;
+    Ok(())
+}

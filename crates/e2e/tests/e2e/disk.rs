@@ -1,6 +1,6 @@
 //! Stores on a disk: they outlive everything but the disk, and no wrong byte leaves them.
 
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use serde_json::Value;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
@@ -187,6 +187,12 @@ impl Small {
         mounted.map_err(|error| LabError::at(&path)(error.into()))?;
         Ok(Self(path))
     }
+
+    /// Somebody has cleared it up.
+    fn grow(&self) -> Result<(), LabError> {
+        let grown = mount_remount(&self.0, MountFlags::empty(), c"size=100m");
+        grown.map_err(|error| LabError::at(&self.0)(error.into()))
+    }
 }
 
 impl Drop for Small {
@@ -197,7 +203,7 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_full_disk_and_a_torn_label_cost_no_read() -> Outcome {
+fn a_full_disk_that_is_cleared_up_and_a_torn_label_cost_no_read() -> Outcome {
     if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
         return Ok(());
     }
@@ -214,6 +220,12 @@ fn a_full_disk_and_a_torn_label_cost_no_read() -> Outcome {
     client::compare_all(field.host(0), &node, &field.image)?;
     let warnings = node.status()?["warnings"].to_string();
     assert_eq!(warnings.matches("takes no more chunks (No space left on device").count(), 1, "{warnings}");
+
+    small.grow()?;
+    node.wait_status("the store has grown", AGAIN, |status| {
+        image(status)["filled"] == true && number(&image(status)["held_bytes"]) >= IMAGE
+    })?;
+    client::compare_all(field.host(0), &node, &field.image)?;
 
     // The label is torn: the store is none, and another one takes its place.
     node.kill();

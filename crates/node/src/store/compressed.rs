@@ -32,6 +32,8 @@ const PAGE_BYTES: u64 = 4 << 10;
 /// Unpacked chunks that are kept for further small reads, of which each saves 80 µs. Beside the
 /// transient chunks of an image it is little.
 const CACHE_BYTES: u64 = 8 << 20;
+/// Chunks at least, for which a full store begins to grow again.
+const GROWS_BY_CHUNKS: u64 = 16;
 /// Length of the word in front of a compressed chunk.
 const WORD: usize = 4;
 /// The codec, in the bits of the word above those of the length.
@@ -156,6 +158,18 @@ impl Store {
     /// True if it may find no room for a chunk, and readers go on without it.
     pub fn may_be_full(&self) -> bool {
         self.is_on_disk() || self.is_compressed()
+    }
+
+    /// True if there is room for an eighth more than it has. A store that finds out that it is full
+    /// shortens its arc by eighths, so less than that may be lost again.
+    pub fn may_grow(&self) -> bool {
+        let least = GROWS_BY_CHUNKS * self.geometry().chunk_bytes();
+        let more = |taken: &AtomicU64| (taken.load(Ordering::Relaxed) / 8).max(least);
+        match (&self.disk, self.compressed.get()) {
+            (Some(disk), _) => disk.file().free_bytes().is_ok_and(|free| free >= more(&disk.bytes)),
+            (None, Some(compressed)) => compressed.room.has(more(&self.resident_bytes)),
+            (None, None) => true,
+        }
     }
 
     /// What there is beside a chunk that may lie compressed.

@@ -9,7 +9,7 @@
 use super::large_pages::LargePages;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, OFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fcntl_get_seals, fcntl_getfl,
-    fstat, ftruncate, memfd_create, readlink, seek,
+    fstat, fstatvfs, ftruncate, memfd_create, readlink, seek,
 };
 use rustix::io::{Errno, FdFlags, ReadWriteFlags, fcntl_setfd, pread, preadv2, pwrite, retry_on_intr};
 use std::io::{self, IoSliceMut};
@@ -94,6 +94,12 @@ impl SparseFile {
     pub fn taken_bytes(&self) -> u64 {
         // Unknown is none: nothing but a bound depends on it.
         fstat(&self.fd).map_or(0, |about| about.st_blocks.cast_unsigned() * 512)
+    }
+
+    /// Bytes that its file system has left.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let system = fstatvfs(&self.fd)?;
+        Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
     /// False if a range is a hole.
