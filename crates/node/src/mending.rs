@@ -7,7 +7,6 @@
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
-use crate::store::Store;
 use crate::store::on_disk::Trouble;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +27,7 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, disk: Option<Pat
     loop {
         let Trouble { spoiled, refused } = tokio::select! {
             trouble = image.store().trouble() => trouble,
-            () = room(image.store(), LOOKS.pause(times_full)), if is_full => {
+            () = room(&driver, &image, LOOKS.pause(times_full)), if is_full => {
                 is_full = false;
                 times_full += 1;
                 driver.apply(Input::Roomy(id));
@@ -54,10 +53,10 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, disk: Option<Pat
 }
 
 /// Waits until a full store may grow again, and looks after each pause.
-async fn room(store: &Store, pause: Duration) {
+async fn room(driver: &Driver, image: &LocalImage, pause: Duration) {
     loop {
         tokio::time::sleep(pause).await;
-        if store.may_grow() {
+        if image.store().may_grow() && driver.look(|core| core.may_grow(image.id())) {
             return;
         }
     }

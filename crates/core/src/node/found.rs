@@ -84,6 +84,12 @@ impl Node {
         self.set_fill(id);
     }
 
+    /// True if a store that was full may grow. While its arc is filled anew, members count on less
+    /// than it has, so an origin has to be there.
+    pub fn may_grow(&self, id: ImageId) -> bool {
+        self.stays() && self.images.get(&id).is_some_and(|image| !image.care.gives_up() && !self.lacks_origins(image))
+    }
+
     /// There is room again: the arc is as long as at first, and is filled.
     pub(super) fn roomy(&mut self, id: ImageId) {
         let Some(image) = self.images.get_mut(&id) else { return };

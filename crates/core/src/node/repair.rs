@@ -126,7 +126,7 @@ impl Node {
     }
 
     /// True if no origin of the image is sure: it lives, and nobody suspects it.
-    fn lacks_origins(&self, image: &Image) -> bool {
+    pub(super) fn lacks_origins(&self, image: &Image) -> bool {
         image.map.origins().iter().all(|origin| self.membership.suspects().contains_key(origin))
     }
 

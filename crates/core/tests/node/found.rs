@@ -257,6 +257,7 @@ fn a_store_that_takes_no_more_is_smaller() {
     assert_eq!((bench.asked.len(), bench.node.images()[0].stored), (asked, image.stored));
 
     // With room it is what it was to be, and keeps what it has.
+    assert!(bench.node.may_grow(IMAGE) && !bench.origin.may_grow(ImageId([8; 32])));
     let here = bench.here.clone();
     bench.input(Input::Roomy(IMAGE), true);
     bench.pass(Duration::from_secs(30), true);
