@@ -1,6 +1,7 @@
 //! Signals that do not end a daemon, and SIGHUP, which does when its terminal has gone.
 
 use super::{Bench, Daemon, vfield, wait_until};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::{File, OpenOptions, Permissions};
@@ -117,9 +118,12 @@ fn a_terminal_that_goes_takes_its_daemon_along() {
     unlockpt(&terminal).unwrap();
     let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
     let screen = OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let watched = screen.try_clone().unwrap();
     let mut daemon = start(&bench, &SERVE, screen.into());
     daemon.wait("filled");
     drop(terminal);
+    // A process that another test has just forked has the terminal too, until it is a program.
+    poll(&mut [PollFd::new(&watched, PollFlags::empty())], None).unwrap();
     kill_process(Pid::from_child(&daemon.child), Signal::HUP).unwrap();
     let control = daemon.control.clone();
     let ended = || !control.exists();
