@@ -1,8 +1,8 @@
-//! A cache of the last checked chunks, so that small sequential reads do not hash a chunk
-//! repeatedly.
+//! A cache of the last checked or unpacked chunks, so that small sequential reads do not hash or
+//! unpack a chunk repeatedly, and reads through it.
 //!
-//! Invariant: its chunks were compared with their hashes after they were copied. Checked reads use
-//! it.
+//! Invariant: a chunk that is compared with its hash is kept after that. Origins use it, and stores
+//! on a disk or with compressed chunks.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
