@@ -6,10 +6,10 @@
 use crate::config::{DiskConfig, NodeConfig};
 use crate::node::StartError;
 use crate::store::found::Unfit;
-use crate::store::{Kept, Store, StoreError};
+use crate::store::{Kept, Store, StoreError, free_bytes};
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, fallocate, flock, fstat, fstatvfs,
-    openat, seek, unlinkat,
+    AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, fallocate, flock, fstat, openat,
+    seek, unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 use std::io;
@@ -100,8 +100,7 @@ impl Disk {
 
     /// What the stores take now and may take besides, if no size was said.
     fn room_bytes(&self) -> io::Result<u64> {
-        let system = fstatvfs(&self.dir)?;
-        let free_bytes = system.f_bavail.saturating_mul(system.f_frsize);
+        let free_bytes = free_bytes(&self.dir)?;
         let taken =
             |(_, file): &(String, OwnedFd)| fstat(file).map_or(0, |about| about.st_blocks.cast_unsigned() * 512);
         Ok(self.files()?.iter().map(taken).sum::<u64>() + (free_bytes - free_bytes / LEFT))

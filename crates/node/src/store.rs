@@ -29,6 +29,7 @@ mod transient;
 
 pub use found::Kept;
 pub use pin::Pin;
+pub(crate) use sparse_file::free_bytes;
 pub use sparse_file::pages_are_small;
 
 use crate::buffers::Buffer;

@@ -4,7 +4,7 @@
 //! signed for them, or nothing.
 
 use crate::NEEDS;
-use crate::room::{COMMAND, CONSOLE, Room, UP};
+use crate::room::{COMMAND, CONSOLE, IP, Room, UP};
 use serde_json::Value;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -83,9 +83,8 @@ fn an_attacker_on_the_wire_gives_no_machine_another_root() -> Outcome {
     // It joins through the attacker, and its command line says to trust him.
     let [to_site, to_attacker] = [&site, &attacker].map(|vendor| vendor.daemon.addr());
     let words = |image: &str| -> Result<String, Failed> {
-        let ip = "ip=198.18.0.77::198.18.0.1:255.255.255.0:::none";
         let root = format!("root=vfield:{image}@{to_attacker},{to_site}");
-        Ok(format!("{CONSOLE} {ip} {root} vfield.trust={} vfield.key=credential vfield.store=64M", attacker.key()?))
+        Ok(format!("{CONSOLE} {IP} {root} vfield.trust={} vfield.key=credential vfield.store=64M", attacker.key()?))
     };
     let parts = |image: &str, credential| -> Result<Parts, Failed> {
         Ok(Parts { command_line: Some(words(image)?), initrd: Some(initrd.clone()), credential, ..Parts::default() })

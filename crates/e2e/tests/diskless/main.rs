@@ -11,7 +11,7 @@ mod moving;
 mod room;
 mod sealed;
 
-use room::{COMMAND, Room, UP, USR_SUM};
+use room::{COMMAND, CONSOLE, IP, Room, UP, USR_SUM};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn boot_a_room(image: &str, driver: &str, device: &str) -> Outcome {
     room.end_netboot();
     let netboot = "systemd-run --quiet --unit=netboot vfield netboot";
     let dhcp = "--dhcp 198.18.0.160-198.18.0.190";
-    first.run(&format!("{netboot} {image} {dhcp} --append '{} {append}'", room::CONSOLE), COMMAND)?;
+    first.run(&format!("{netboot} {image} {dhcp} --append '{} {append}'", CONSOLE), COMMAND)?;
     let mut second = room.boot(2, &name("second"), &Parts::default())?;
     assert_eq!(second.run("ls /usr/changed 2>/dev/null | wc -l", COMMAND)?, "0", "another machine's changes");
     first.run("vfield status --wait covered --timeout 200s", COMMAND)?;
@@ -121,9 +121,8 @@ fn what_was_saved_is_found_after_a_reboot() -> Outcome {
     run(Command::new("mke2fs").args(["-q", "-t", "ext4", "-L", "saved"]).arg(&disk))?;
     // A member that is not there is tried as well.
     let command_line = format!(
-        "{} ip=198.18.0.77::198.18.0.1:255.255.255.0:::none root=vfield:root.ext4@198.18.0.9,198.18.0.1 vfield.store=64M \
-         vfield.overlay=ram vfield.overlay_size=256M vfield.overlay_from=LABEL=saved:/root.vfo",
-        room::CONSOLE
+        "{CONSOLE} {IP} root=vfield:root.ext4@198.18.0.9,198.18.0.1 vfield.store=64M \
+         vfield.overlay=ram vfield.overlay_size=256M vfield.overlay_from=LABEL=saved:/root.vfo"
     );
     let parts = Parts { command_line: Some(command_line), disk: Some(disk), ..Parts::default() };
     let boot = |name: &str| -> Result<Diskless, LabError> { room.boot(1, name, &parts) };
@@ -161,10 +160,8 @@ fn machines_wait_for_a_member_and_say_so() -> Outcome {
     }
     let mut room = Room::new(2, "root.squashfs")?;
     room.kill_origin();
-    let command_line = format!(
-        "{} ip=198.18.0.77::198.18.0.1:255.255.255.0:::none root=vfield:root.squashfs@198.18.0.1 vfield.store=64M vfield.overlay=none",
-        room::CONSOLE
-    );
+    let command_line =
+        format!("{CONSOLE} {IP} root=vfield:root.squashfs@198.18.0.1 vfield.store=64M vfield.overlay=none");
     let parts = Parts { command_line: Some(command_line), ..Parts::default() };
     let mut machine = Diskless::start(&room.images, room.lab.host(1), "waiting", &parts)?;
     let said = || room.console("waiting").matches("no bootstrap node could be joined: 198.18.0.1:4440").count();

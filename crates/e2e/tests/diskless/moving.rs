@@ -2,7 +2,7 @@
 //! failed.
 
 use crate::NEEDS;
-use crate::room::{COMMAND, CONSOLE, Room, UP};
+use crate::room::{COMMAND, CONSOLE, IP, Room, UP};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,7 +129,7 @@ fn root_moves(name: &str, initrd: &str) -> Outcome {
     let status = origin.status()?;
     let id = status["tags"][0]["image"].as_str().unwrap_or_default().to_owned();
     let words = format!(
-        "{CONSOLE} ip=198.18.0.77::198.18.0.1:255.255.255.0:::none root=vfield:prod={id}@{} vfield.store=all \
+        "{CONSOLE} {IP} root=vfield:prod={id}@{} vfield.store=all \
          vfield.also=data vfield.follow=prod vfield.trust={}",
         origin.addr(),
         operator.key()?

@@ -15,6 +15,8 @@ pub const COMMAND: Duration = Duration::from_secs(400);
 /// Of their clocks one is right: how fast their processors' counters run is guessed at the start,
 /// and wrongly on a busy machine.
 pub const CONSOLE: &str = "console=ttyS0 panic=-1 tsc=nowatchdog clocksource=hpet";
+/// The word that gives a machine its address on host 0's wire, where nobody leases one.
+pub const IP: &str = "ip=198.18.0.77::198.18.0.1:255.255.255.0:::none";
 /// What a kernel dies of when the emulator runs into an instruction that another processor is just
 /// replacing (see `vfield_lab::machine`), which happens now and then on a busy machine; and how
 /// often one is booted.

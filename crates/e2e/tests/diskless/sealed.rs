@@ -1,7 +1,7 @@
 //! A machine whose TPM2 decrypts the field's key, as one of metal has it beside its kernel.
 
 use crate::NEEDS;
-use crate::room::{COMMAND, CONSOLE, Room, UP};
+use crate::room::{COMMAND, CONSOLE, IP, Room, UP};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,8 +42,7 @@ fn a_key_that_is_sealed_for_a_machine_boots_no_other() -> Outcome {
     let serve = room.vfield.serve(room.lab.host(0), &[&image]);
     let mut origin = serve.args(&[Path::new("--field-key"), &field_key]).spawn()?;
     origin.wait_ready(READY)?;
-    let ip = "ip=198.18.0.77::198.18.0.1:255.255.255.0:::none";
-    let words = format!("{CONSOLE} {ip} root=vfield:{IMAGE}@{} vfield.key=credential vfield.store=64M", origin.addr());
+    let words = format!("{CONSOLE} {IP} root=vfield:{IMAGE}@{} vfield.key=credential vfield.store=64M", origin.addr());
     let tpm = |name: &str| Some(room.lab.dir().join(name));
     let parts = Parts { command_line: Some(words), tpm: tpm("own"), ..Parts::default() };
 

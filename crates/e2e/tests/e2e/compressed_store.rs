@@ -8,7 +8,7 @@ use serde_json::Value;
 use vfield_e2e::Outcome;
 use vfield_e2e::program::vfield;
 use vfield_lab::bytes::{MIB, random_file};
-use vfield_lab::cgroup::{self, Cgroup};
+use vfield_lab::cgroup;
 use vfield_lab::daemon::FILL_LIMIT;
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
@@ -87,12 +87,10 @@ fn a_compressed_store_ends_where_the_memory_does() -> Outcome {
         return Ok(());
     }
     let lab = Lab::namespaces(2, Link::mbit(1_000))?;
-    let tag = lab.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let noise = random_file(&lab.dir().join("noise.img"), IMAGE, 1)?;
     for (image, is_whole) in [(text_file(lab.dir(), IMAGE)?, true), (noise, false)] {
         let origin = vfield().serve(lab.host(0), &[&image]).ready()?;
-        let group = Cgroup::new(&tag, 144 * MIB)?;
-        let program = grouped(lab.dir(), &group)?;
+        let (program, _group) = grouped(&lab, 144 * MIB)?;
         let words = ["--compress-store", "--join-boost", "9"];
         let mut node = program.join(lab.host(1), origin.addr()).store("all").args(&words).ready()?;
         node.wait_status("it holds what it can", FILL_LIMIT, |status| {
@@ -118,13 +116,12 @@ fn a_store_that_was_full_grows_when_another_image_goes() -> Outcome {
         return Ok(());
     }
     let lab = Lab::namespaces(2, Link::mbit(1_000))?;
-    let tag = lab.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
     let [gone, kept] = [1, 2].map(|seed| random_file(&lab.dir().join(format!("noise-{seed}.img")), IMAGE, seed));
     let kept = kept?;
     let origin = vfield().serve(lab.host(0), &[&gone?, &kept]).ready()?;
-    let group = Cgroup::new(&tag, 144 * MIB)?;
+    let (program, _group) = grouped(&lab, 144 * MIB)?;
     let words = ["--compress-store", "--join-boost", "9", "--image", "noise-1.img", "--image", "noise-2.img"];
-    let node = grouped(lab.dir(), &group)?.join(lab.host(1), origin.addr()).store("all").args(&words).ready()?;
+    let node = program.join(lab.host(1), origin.addr()).store("all").args(&words).ready()?;
     let held = |status: &Value| -> Option<Vec<u64>> {
         let images = status["images"].as_array()?;
         images.iter().map(|image| image["held_bytes"].as_u64().filter(|_| image["filled"] == true)).collect()

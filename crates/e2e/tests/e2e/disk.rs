@@ -13,7 +13,7 @@ use vfield_lab::bytes::MIB;
 use vfield_lab::cgroup::{self, Cgroup};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, LabError, Vfield, client, wait_until};
+use vfield_lab::{Daemon, Lab, LabError, Vfield, client, wait_until};
 
 /// A daemon that is started again verifies some MiB.
 const AGAIN: Duration = Duration::from_secs(30);
@@ -137,14 +137,17 @@ fn a_spent_budget_holds_up_the_store_and_no_read() -> Outcome {
     Ok(())
 }
 
-/// A program whose processes are in a group from the start on.
-pub fn grouped(dir: &Path, group: &Cgroup) -> Result<Vfield, LabError> {
-    let path = dir.join("grouped");
+/// A program whose processes are in a group with this much memory from the start on, and the group,
+/// which goes with its value.
+pub fn grouped(lab: &Lab, memory_bytes: u64) -> Result<(Vfield, Cgroup), LabError> {
+    let tag = lab.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let group = Cgroup::new(&tag, memory_bytes)?;
+    let path = lab.dir().join("grouped");
     let (entrance, program) = (group.entrance(), vfield());
     let text = format!("#!/bin/sh\necho $$ >{}\nexec {} \"$@\"\n", entrance.display(), program.path().display());
     std::fs::write(&path, text).map_err(LabError::at(&path))?;
     std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(LabError::at(&path))?;
-    Ok(Vfield::at(&path))
+    Ok((Vfield::at(&path), group))
 }
 
 #[test]
@@ -154,10 +157,7 @@ fn a_store_that_is_larger_than_its_groups_memory_lies_on_a_disk() -> Outcome {
         return Ok(());
     }
     let field = Field::start(Plan { image_bytes: IMAGE, spare_hosts: 1, ..Plan::default() })?;
-    let dir = field.lab.dir();
-    let tag = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let group = Cgroup::new(&tag, 112 * MIB)?;
-    let program = grouped(dir, &group)?;
+    let (program, _group) = grouped(&field.lab, 112 * MIB)?;
     let join = |words: &[&str]| program.join(field.host(0), field.origin.addr()).store("all").args(words).spawn();
     let mut refused = join(&[])?;
     wait_until("it is refused", AGAIN, || refused.process_mut().ended().is_some())?;

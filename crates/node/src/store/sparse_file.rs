@@ -14,7 +14,7 @@ use rustix::fs::{
 use rustix::io::{Errno, FdFlags, ReadWriteFlags, fcntl_setfd, pread, preadv2, pwrite, retry_on_intr};
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
 /// Neither shorter nor longer, for good.
@@ -98,8 +98,7 @@ impl SparseFile {
 
     /// Bytes that its file system has left.
     pub fn free_bytes(&self) -> io::Result<u64> {
-        let system = fstatvfs(&self.fd)?;
-        Ok(system.f_bavail.saturating_mul(system.f_frsize))
+        free_bytes(&self.fd)
     }
 
     /// False if a range is a hole.
@@ -176,6 +175,12 @@ impl SparseFile {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         retry_on_intr(|| fallocate(&self.fd, mode, offset, length_bytes))
     }
+}
+
+/// Bytes that a file system has left.
+pub fn free_bytes(on: impl AsFd) -> io::Result<u64> {
+    let system = fstatvfs(on)?;
+    Ok(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
 /// True if the kernel keeps memory files in pages of the ordinary size only, as is its default. A
