@@ -92,9 +92,31 @@ struct State {
     preferred: usize,
     /// When a read was last given to the first place, if that is not the preferred one.
     tried: Instant,
-    usual: Option<Duration>,
+    usual: Option<Usual>,
     /// For so many reads a single place may be asked once more.
     again: f64,
+}
+
+/// A usual read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Usual {
+    took: Duration,
+    bytes: u64,
+}
+
+impl Usual {
+    /// After another read.
+    fn after(self, other: Self) -> Self {
+        let took = (self.took * (USUAL_PART - 1) + other.took) / USUAL_PART;
+        let bytes = (self.bytes * u64::from(USUAL_PART - 1) + other.bytes) / u64::from(USUAL_PART);
+        Self { took, bytes }
+    }
+
+    /// A read of so many bytes is slow from then on. A longer one takes longer by as much at most.
+    fn slow(self, bytes: u64) -> Duration {
+        let longer = bytes as f64 / self.bytes.max(1) as f64;
+        (self.took * SLOW_TIMES).mul_f64(longer.max(1.0)).max(SLOW_MIN)
+    }
 }
 
 impl Mirrored {
@@ -123,7 +145,7 @@ impl Mirrored {
 
     async fn read_somewhere(&self, extent: Extent) -> Result<Bytes, ObjectError> {
         let begun = Instant::now();
-        let (mut ahead, slow) = self.begin(begun);
+        let (mut ahead, slow) = self.begin(begun, extent.len());
         let (mut running, mut failures): (Vec<(usize, ObjectReading<'_>)>, _) = (Vec::new(), Vec::new());
         let mut next = ahead.pop_front();
         loop {
@@ -145,7 +167,7 @@ impl Mirrored {
             };
             match read {
                 Ok((index, bytes)) => {
-                    self.delivered(index, begun);
+                    self.delivered(index, begun, extent.len());
                     return Ok(bytes);
                 }
                 Err(failure) => failures.push(failure),
@@ -157,8 +179,9 @@ impl Mirrored {
         }
     }
 
-    /// The places in the order in which they are asked, and the time after which each is slow.
-    fn begin(&self, now: Instant) -> (VecDeque<usize>, Duration) {
+    /// The places in the order in which they are asked for so many bytes, and the time after which
+    /// each is slow.
+    fn begin(&self, now: Instant, bytes: u64) -> (VecDeque<usize>, Duration) {
         let mut state = self.lock();
         let is_trial = state.preferred != 0 && now.saturating_duration_since(state.tried) >= BACK_AFTER;
         if is_trial {
@@ -176,13 +199,13 @@ impl Mirrored {
                 ahead.push_back(index);
             }
         }
-        (ahead, state.usual.map_or(SLOW_MIN, |usual| (usual * SLOW_TIMES).max(SLOW_MIN)))
+        (ahead, state.usual.map_or(SLOW_MIN, |usual| usual.slow(bytes)))
     }
 
-    fn delivered(&self, index: usize, begun: Instant) {
+    fn delivered(&self, index: usize, begun: Instant, bytes: u64) {
         let (now, mut state) = (Instant::now(), self.lock());
-        let took = now.saturating_duration_since(begun);
-        state.usual = Some(state.usual.map_or(took, |usual| (usual * (USUAL_PART - 1) + took) / USUAL_PART));
+        let read = Usual { took: now.saturating_duration_since(begun), bytes };
+        state.usual = Some(state.usual.map_or(read, |usual| usual.after(read)));
         state.again = (state.again + AGAIN_PART).min(AGAIN_MAX);
         let before = std::mem::replace(&mut state.preferred, index);
         if before != index {
@@ -209,6 +232,10 @@ impl State {
 impl Object for Mirrored {
     fn length_bytes(&self) -> u64 {
         self.length_bytes
+    }
+
+    fn compression(&self) -> u64 {
+        self.objects.iter().find_map(OnceCell::get).map_or(1, |object| object.compression())
     }
 
     fn read(&self, extent: Extent) -> ObjectReading<'_> {
@@ -246,4 +273,19 @@ fn all_of(mut failures: Vec<ObjectError>) -> ObjectError {
     let pauses = failures.iter().filter_map(pause);
     let soonest = pauses.min();
     ObjectError::Failed { why, after: soonest.filter(|pause| !pause.is_zero()), lasting: soonest.is_none() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_read_is_not_slow_after_many_short_ones() {
+        let short = Usual { took: Duration::from_secs(1), bytes: 1 << 19 };
+        assert_eq!(short.slow(1 << 22), Duration::from_secs(32));
+        let long = Usual { took: Duration::from_secs(8), bytes: 1 << 22 };
+        assert_eq!((long.slow(1 << 19), long.slow(0)), (Duration::from_secs(32), Duration::from_secs(32)));
+        assert_eq!(short.after(long), Usual { took: Duration::from_millis(1875), bytes: 983_040 });
+        assert_eq!(Usual { took: Duration::ZERO, bytes: 0 }.slow(1), SLOW_MIN);
+    }
 }
