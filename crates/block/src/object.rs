@@ -58,6 +58,12 @@ pub trait Object: Send + Sync + 'static {
     /// Length in bytes, as it was when the object was opened; above 0.
     fn length_bytes(&self) -> u64;
 
+    /// How many bytes of it the store sends as one, rounded down, where they are compressed there.
+    /// It only decides how much is read at once.
+    fn compression(&self) -> u64 {
+        1
+    }
+
     /// Reads all of `extent`, which is not empty and lies within the object. One attempt, of
     /// bounded duration.
     fn read(&self, extent: Extent) -> ObjectReading<'_>;

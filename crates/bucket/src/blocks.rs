@@ -1,8 +1,8 @@
 //! Parts of packs, and the blocks around them that hold chunks of later runs.
 //!
 //! A version has its few new chunks in packs of its own, in the order of the image. A run of the
-//! image needs some kilobytes of them, and the next run those behind. So a small part of a pack is
-//! read with the whole block around it, which is kept.
+//! image needs some kilobytes of them, and the next run those behind. So a part of a pack that is
+//! less than half a block is read with the whole block around it, which is kept.
 //!
 //! Owns the kept blocks. Invariants: a block has at most one read under way. A chunk is given out
 //! of a kept block once. A second reader may have found it to be wrong, and gets the store's
@@ -77,7 +77,7 @@ impl Blocks {
     /// As those of [`Bucket::read_up_to_end`].
     pub async fn read(&self, pack: PackName, range: Range<u32>, chunks: &[Stored]) -> Result<Bytes, ObjectError> {
         let [first, last] = [range.start, range.end - 1].map(|byte| (pack, byte / BLOCK_BYTES));
-        let is_small = range.end - range.start < BLOCK_BYTES;
+        let is_small = range.end - range.start < BLOCK_BYTES / 2;
         let Some(one) = is_small.then(|| self.coming(first, chunks)).flatten() else {
             return self.fetch(pack, range).await;
         };

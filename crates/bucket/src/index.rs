@@ -167,6 +167,11 @@ impl Front {
         &self.packs
     }
 
+    /// The number of its pages.
+    pub const fn pages(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
     /// The page about a data chunk.
     pub const fn page(&self, chunk: Chunk) -> u64 {
         chunk.0 / PAGE_CHUNKS

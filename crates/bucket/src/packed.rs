@@ -110,14 +110,16 @@ impl ObjectStore for Packed {
             }
             let front = front_once(&self.bucket, &id).await.map_err(told)?;
             let name = format!("{IMAGES}{id}");
-            let opened = Opened {
+            let mut opened = Opened {
                 bucket: Arc::clone(&self.bucket),
                 packs: Arc::new(Blocks::new(Arc::clone(&self.bucket))),
                 name,
                 front,
+                compression: 1,
                 pages: Mutex::default(),
                 changed: OnceLock::new(),
             };
+            opened.compression = opened.compression_of_some().await?;
             Ok(Box::new(opened) as Box<dyn Object>)
         })
     }
@@ -169,6 +171,8 @@ struct Opened {
     /// Of the index.
     name: String,
     front: Front,
+    /// Bytes of the image for each byte of packs, rounded down; above 0.
+    compression: u64,
     /// The last one was used last.
     pages: Mutex<VecDeque<(u64, Page)>>,
     changed: OnceLock<String>,
@@ -183,6 +187,17 @@ struct Part {
 }
 
 impl Opened {
+    /// How many bytes of the image lie in one of packs, by the first page with data. Its readers
+    /// mostly begin there.
+    async fn compression_of_some(&self) -> Result<u64, ObjectError> {
+        let pages = 0..self.front.pages();
+        let Some(number) = pages.into_iter().find(|number| self.front.range(*number).is_some()) else { return Ok(1) };
+        let page = self.page(number).await?;
+        let stored: u64 = page.iter().flatten().map(|place| u64::from(place.stored.length)).sum();
+        let plain = page.iter().flatten().count() as u64 * self.front.geometry().chunk_bytes();
+        Ok((plain / stored.max(1)).max(1))
+    }
+
     /// The places of chunks.
     async fn places(&self, chunks: std::ops::Range<u64>) -> Result<Vec<(Chunk, Place)>, ObjectError> {
         let mut places = Vec::new();
@@ -335,6 +350,10 @@ fn parts(mut places: Vec<(Chunk, Place)>) -> Vec<Part> {
 impl Object for Opened {
     fn length_bytes(&self) -> u64 {
         self.front.geometry().header().length_bytes()
+    }
+
+    fn compression(&self) -> u64 {
+        self.compression
     }
 
     fn read(&self, extent: Extent) -> ObjectReading<'_> {

@@ -6,23 +6,29 @@
 //! Peers' connections and exports of the same node call it, and wait with [`ObjectOrigin::bring`].
 //! It does not know how a store is spoken to: see [`vfield_block::object`].
 
+mod compared;
 pub mod entrusting;
+mod layout;
 mod pace;
 pub mod publish;
 mod runs;
+mod under_way;
 
 use crate::origin::{Health, OriginState};
 use bytes::Bytes;
+use compared::Compared;
+pub use compared::Whose;
+use layout::Layout;
+pub use layout::{CACHE_BYTES, CACHE_BYTES_MIN};
 use pace::{Pace, Turn};
-pub use runs::{CACHE_BYTES, CACHE_BYTES_MIN, Whose};
-use runs::{Compared, Found, Layout, Run, Runs};
-use std::collections::BTreeMap;
+use runs::{Found, Runs};
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
+use under_way::UnderWay;
 use vfield_block::extent::Extent;
 use vfield_block::object::{Object, ObjectError};
 use vfield_block::source::Piece;
@@ -76,8 +82,7 @@ pub struct ObjectOrigin {
 
 struct State {
     runs: Runs,
-    /// The reads under way, by their first chunk: true once they have ended.
-    coming: BTreeMap<u64, watch::Sender<bool>>,
+    under_way: UnderWay,
     pace: Pace,
     /// Chunks that homes are coming for.
     awaited: usize,
@@ -89,11 +94,11 @@ impl ObjectOrigin {
         address: &str,
         name: String,
         (id, tree): (ImageId, HashTree),
-        cache_bytes: u64,
+        layout: Layout,
     ) -> Arc<Self> {
         let state = State {
-            runs: Runs::new(cache_bytes.max(CACHE_BYTES_MIN)),
-            coming: BTreeMap::new(),
+            runs: Runs::new(layout),
+            under_way: UnderWay::default(),
             pace: Pace::new(Instant::now()),
             awaited: 0,
         };
@@ -102,7 +107,7 @@ impl ObjectOrigin {
             address: PathBuf::from(address),
             name,
             id,
-            layout: Layout::of(&tree),
+            layout,
             tree: Arc::new(tree),
             health: Health::default(),
             state: Mutex::new(state),
@@ -114,8 +119,8 @@ impl ObjectOrigin {
     }
 
     /// Caches a run that was read before the start.
-    fn keep(&self, run: Run, compared: Compared) {
-        self.lock().runs.keep(run, compared, Instant::now());
+    fn keep(&self, compared: Compared) {
+        self.lock().runs.keep(compared, &self.tree);
     }
 
     /// The image's name.
@@ -204,19 +209,19 @@ impl ObjectOrigin {
 
     /// The bytes of a chunk of data that is not all zeros.
     fn data(&self, chunk: Chunk) -> Result<Bytes, Away> {
-        let (now, run) = (Instant::now(), self.layout.run(chunk));
-        match self.lock().runs.find(run, chunk, now) {
+        match self.lock().runs.find(chunk, Instant::now()) {
             Found::Here(bytes) => Ok(bytes),
             Found::Bad => Err(Away::Changed),
             Found::Missing => Err(Away::Failing),
         }
     }
 
-    /// Reads ahead: those of `chunks` that are missing, as far as there is room for it.
+    /// Reads ahead: those of `chunks` that nobody asked for, as far as there is room for it.
     pub fn prefetch(self: &Arc<Self>, chunks: Range<u64>) {
         let chunks = chunks.start..chunks.end.min(self.geometry().data_chunks());
-        for run in self.layout.runs(chunks) {
-            self.ahead(run);
+        for run in self.layout.runs(chunks.clone()) {
+            let all = self.layout.chunks_of(run, &self.tree);
+            self.ahead(chunks.start.max(all.start)..chunks.end.min(all.end));
         }
     }
 
@@ -246,21 +251,18 @@ impl ObjectOrigin {
         }
     }
 
-    /// The read of a chunk's run, which begins if it is not under way. If the run before was read
-    /// too, the next one is read ahead.
+    /// The read of a chunk, which begins if it is not under way. If readers walk into its run, the
+    /// next one is read ahead.
     fn want(self: &Arc<Self>, chunk: Chunk) -> watch::Receiver<bool> {
         let run = self.layout.run(chunk);
         let (ended, goes_on) = {
             let mut state = self.lock();
-            if state.runs.is_alone(run, chunk) {
-                return self.begin(&mut state, run, chunk.0..chunk.0 + 1);
-            }
-            let goes_on =
-                run > 0 && (state.runs.has(run - 1) || state.coming.contains_key(&self.chunks(run - 1).start));
-            (self.begin(&mut state, run, self.chunks(run)), goes_on)
+            let goes_on = state.runs.is_walked_into(run, &self.tree);
+            let ended = state.under_way.of(chunk);
+            (ended.unwrap_or_else(|| self.begin(&mut state, chunk, chunk.0 + 1)), goes_on)
         };
         if goes_on {
-            self.ahead(run + 1);
+            self.ahead(self.layout.chunks_of(run + 1, &self.tree));
         }
         ended
     }
@@ -274,21 +276,23 @@ impl ObjectOrigin {
         let run = self.layout.run(chunk);
         let goes_on = {
             let mut state = self.lock();
-            state.runs.sent(run, chunk, whose);
+            state.runs.sent(chunk, whose);
             if whose == Whose::Stores {
                 self.kept.notify_waiters();
             }
-            self.layout.is_late(chunk) && run > 0 && state.runs.has(run - 1)
+            self.layout.is_late(chunk)
+                && state.runs.is_whole(run, &self.tree)
+                && state.runs.is_walked_into(run, &self.tree)
         };
         if goes_on {
-            self.ahead(run + 1);
+            self.ahead(self.layout.chunks_of(run + 1, &self.tree));
         }
     }
 
     /// A store has a chunk.
     pub fn kept(&self, chunk: Chunk) {
         if self.geometry().is_data(chunk) {
-            self.lock().runs.sent(self.layout.run(chunk), chunk, Whose::Stores);
+            self.lock().runs.sent(chunk, Whose::Stores);
             self.kept.notify_waiters();
         }
     }
@@ -327,33 +331,28 @@ impl ObjectOrigin {
         }
     }
 
-    /// Begins the read of a run that nobody waits for yet.
-    fn ahead(self: &Arc<Self>, run: Run) {
+    /// Begins reads of chunks of one run that nobody waits for yet.
+    fn ahead(self: &Arc<Self>, chunks: Range<u64>) {
         let mut state = self.lock();
-        if !state.runs.has(run) && state.pace.has_room() {
-            drop(self.begin(&mut state, run, self.chunks(run)));
+        while state.pace.has_room(state.under_way.count())
+            && let Some(first) = state.runs.unread(chunks.clone(), &self.tree)
+        {
+            drop(self.begin(&mut state, first, chunks.end));
         }
     }
 
-    fn chunks(&self, run: Run) -> Range<u64> {
-        self.layout.chunks_of(run, &self.tree)
-    }
-
-    /// Begins a read of chunks of a run, unless it is under way.
-    fn begin(self: &Arc<Self>, state: &mut State, run: Run, chunks: Range<u64>) -> watch::Receiver<bool> {
-        if let Some(coming) = state.coming.get(&chunks.start) {
-            return coming.subscribe();
-        }
-        let (sender, ended) = watch::channel(chunks.is_empty());
-        if !chunks.is_empty() {
-            state.coming.insert(chunks.start, sender);
-            tokio::spawn(Arc::clone(self).fetch(run, chunks));
-        }
+    /// Begins a read for a chunk that is missing and that no read brings, and for those up to `end`
+    /// in the same run.
+    fn begin(self: &Arc<Self>, state: &mut State, chunk: Chunk, end: u64) -> watch::Receiver<bool> {
+        let free = state.under_way.gap(chunk);
+        let chunks = state.runs.ask(chunk, end, free, &self.tree, Instant::now());
+        let ended = state.under_way.begin(chunks.clone());
+        tokio::spawn(Arc::clone(self).fetch(chunks));
         ended
     }
 
     /// Reads chunks of a run, again and again while somebody waits for them.
-    async fn fetch(self: Arc<Self>, run: Run, chunks: Range<u64>) {
+    async fn fetch(self: Arc<Self>, chunks: Range<u64>) {
         let [first, last] = [chunks.start, chunks.end - 1].map(|number| self.geometry().extent(Chunk(number)));
         let extent = Extent::from(first.start()..last.end());
         self.room().await;
@@ -364,25 +363,24 @@ impl ObjectOrigin {
             let compared = match read {
                 Ok(bytes) => {
                     let (tree, chunks) = (Arc::clone(&self.tree), chunks.clone());
-                    let comparing = tokio::task::spawn_blocking(move || Compared::new(chunks, &bytes, &tree));
+                    let comparing =
+                        tokio::task::spawn_blocking(move || Compared::new(chunks, &bytes, &tree, Instant::now()));
                     comparing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
                 }
-                Err(ObjectError::Changed(_)) => Compared::lost(chunks.clone()),
+                Err(ObjectError::Changed(_)) => Compared::lost(chunks.clone(), Instant::now()),
                 Err(ObjectError::Failed { .. }) => {
                     let mut state = self.lock();
-                    if state.coming.get(&chunks.start).is_none_or(|coming| coming.receiver_count() > 0) {
+                    if state.under_way.is_wanted(chunks.start) {
                         continue;
                     }
-                    state.coming.remove(&chunks.start);
+                    state.under_way.end(chunks.start);
                     return;
                 }
             };
             compared.bad().for_each(|bad| self.health.mark_bad(bad));
             let mut state = self.lock();
-            state.runs.keep(run, compared, Instant::now());
-            if let Some(coming) = state.coming.remove(&chunks.start) {
-                coming.send_replace(true);
-            }
+            state.runs.keep(compared, &self.tree);
+            state.under_way.end(chunks.start);
             self.crowded.notify_one();
             return;
         }

@@ -28,6 +28,7 @@ struct Memory {
     hashes: Vec<u8>,
     fails: AtomicBool,
     reads: AtomicUsize,
+    read_bytes: AtomicUsize,
     starts: Mutex<BTreeSet<u64>>,
 }
 
@@ -79,6 +80,7 @@ impl Object for Opened {
         Box::pin(async move {
             if self.is_image {
                 self.memory.reads.fetch_add(1, Ordering::SeqCst);
+                self.memory.read_bytes.fetch_add(extent.len() as usize, Ordering::SeqCst);
                 self.memory.starts.lock().unwrap().insert(extent.start());
             }
             // Others get to ask for the same meanwhile.
@@ -169,6 +171,27 @@ fn many_readers_cost_one_read_of_each_run() {
             assert!(reader.await.unwrap(), "other bytes");
         }
         assert_eq!(memory.reads(), 4, "the hole is not read: {:?}", memory.starts.lock().unwrap());
+    });
+}
+
+#[test]
+fn who_reads_here_and_there_reads_short_pieces_and_who_stays_reads_runs() {
+    runtime().block_on(async {
+        let memory = store(hashes(&image()));
+        let origin = origin(&memory).await;
+        let chunks = (RUN / CHUNK) as u64;
+        let (reads, bytes) = (|| memory.reads(), || memory.read_bytes.load(Ordering::SeqCst));
+        let at_first = (reads(), bytes());
+        for chunk in [3 * chunks + 20, 3 * chunks + 20, 3 * chunks + 21] {
+            origin.bring(Chunk(chunk)).await.unwrap();
+        }
+        assert_eq!((reads() - at_first.0, bytes() - at_first.1), (1, RUN / 8));
+        // Run 3 is read in growing parts, each chunk of it once; then all of the last run.
+        for chunk in 3 * chunks..origin.tree().geometry().data_chunks() {
+            origin.bring(Chunk(chunk)).await.unwrap();
+        }
+        assert_eq!(bytes() - at_first.1, RUN + IMAGE % RUN);
+        assert!(reads() - at_first.0 <= 7, "{:?}", memory.starts.lock().unwrap());
     });
 }
 

@@ -54,6 +54,22 @@ fn ranges_are_read_and_each_part_of_a_pack_once() {
 }
 
 #[test]
+fn an_object_tells_how_far_its_packs_compress_it() {
+    runtime().block_on(async {
+        let memory = Memory::start();
+        let bucket = memory.bucket(URL);
+        let compression = async |image: &Arc<Image>| {
+            publish(&bucket, image, "prod").await.unwrap();
+            packed(&memory, "prod").open("").await.unwrap().compression()
+        };
+        // A drawn chunk has a half of random bytes. Zeros lie in no pack.
+        assert_eq!(compression(&Image::drawn([0; 50].into_iter().chain(1..50))).await, 1);
+        let plain = Image::of((1..50).flat_map(|byte| [byte; CHUNK]).collect());
+        assert!(compression(&plain).await > 100);
+    });
+}
+
+#[test]
 fn new_chunks_of_all_runs_come_at_once() {
     runtime().block_on(async {
         let memory = Memory::start();
@@ -92,7 +108,7 @@ fn new_chunks_of_all_runs_come_at_once() {
 fn a_wrong_chunk_is_read_anew() {
     runtime().block_on(async {
         let memory = Memory::start();
-        let image = Image::drawn(1..50);
+        let image = Image::drawn(1..25);
         publish(&memory.bucket(URL), &image, "prod").await.unwrap();
         let pack = memory.state().keys("room/packs/").remove(0);
         let whole = memory.state().objects[&pack].bytes.clone();

@@ -50,10 +50,10 @@ impl Pace {
         self.failures > 0
     }
 
-    /// Requests that may begin beside those under way, for bytes that nobody waits for: half of the
-    /// places stay free.
-    pub fn has_room(&self) -> bool {
-        !self.is_failing() && ((self.under_way + 1) as f64) <= (self.parallel / 2.0).max(2.0)
+    /// True if a request may begin for bytes that nobody waits for. So many have begun or wait for
+    /// their turn, and half of the places stay free.
+    pub fn has_room(&self, begun: usize) -> bool {
+        !self.is_failing() && ((begun + 1) as f64) <= (self.parallel / 2.0).max(2.0)
     }
 
     /// Asks for a turn.
@@ -113,7 +113,7 @@ mod tests {
         }
         assert_eq!(begin(&mut pace, now), 4, "eight at once");
         assert_eq!(pace.turn(now), Turn::AfterAnother);
-        assert!(!pace.has_room());
+        assert!(pace.has_room(3) && !pace.has_room(4));
     }
 
     #[test]

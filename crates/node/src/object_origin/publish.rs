@@ -7,7 +7,8 @@
 //! those of that id. A store that fails at this moment is asked again for a bounded time.
 
 use super::ObjectOrigin;
-use super::runs::{Compared, Layout, Run};
+use super::compared::Compared;
+use super::layout::Layout;
 use crate::origin::tree_file::Head;
 use crate::origin::{Progress, PublishError};
 use bytes::Bytes;
@@ -39,7 +40,7 @@ const TREE_BYTES: u64 = 1 << 20;
 const TREE_SHARE: u64 = 256;
 
 /// An image's id and hashes, and a run that was compared with them.
-type Beside = (ImageId, HashTree, Option<(Run, Compared)>);
+type Beside = (ImageId, HashTree, Option<Compared>);
 
 /// An object to publish.
 #[derive(Debug, Clone)]
@@ -90,9 +91,10 @@ pub async fn publish(
             }
             Err(why) if named.is_some() => return Err(failed(ObjectError::lasting(format!("its hashes: {why}")))),
             Ok(Some((id, tree, read))) => {
-                let origin = ObjectOrigin::new(object, address, name, (id, tree), serve.cache_bytes);
-                if let Some((run, compared)) = read {
-                    origin.keep(run, compared);
+                let layout = Layout::of(&tree, object.compression(), serve.cache_bytes);
+                let origin = ObjectOrigin::new(object, address, name, (id, tree), layout);
+                if let Some(compared) = read {
+                    origin.keep(compared);
                 }
                 // A named image has its hashes wherever its store keeps them.
                 let tree = if named.is_some() { address.to_owned() } else { format!("{address}{SUFFIX}") };
@@ -107,7 +109,8 @@ pub async fn publish(
     if object.changed().is_some() {
         return Err(PublishError::ChangedWhileHashing(PathBuf::from(address)));
     }
-    let origin = ObjectOrigin::new(object, address, name, (id, tree), serve.cache_bytes);
+    let layout = Layout::of(&tree, object.compression(), serve.cache_bytes);
+    let origin = ObjectOrigin::new(object, address, name, (id, tree), layout);
     Ok(PublishedObject { origin, tree: None, remark })
 }
 
@@ -146,26 +149,26 @@ async fn beside(serve: &ServeObject, object: &dyn Object) -> Result<Option<Besid
     if serve.chunk_size.is_some_and(|wanted| wanted != head.header.chunk_size()) {
         return Err(format!("it is about chunks of {} bytes", head.header.chunk_size().bytes()));
     }
-    let read = compare(object, &tree).await?;
+    let layout = Layout::of(&tree, object.compression(), serve.cache_bytes);
+    let read = compare(object, layout, &tree).await?;
     Ok(Some((head.id, tree, read)))
 }
 
 /// Compares the first run with data of an object with its hashes; `None` if all of it is zeros.
-async fn compare(object: &dyn Object, tree: &HashTree) -> Result<Option<(Run, Compared)>, String> {
-    let (layout, data_chunks) = (Layout::of(tree), tree.geometry().data_chunks());
+async fn compare(object: &dyn Object, layout: Layout, tree: &HashTree) -> Result<Option<Compared>, String> {
+    let data_chunks = tree.geometry().data_chunks();
     let (first, is_zero) = tree.run(0, data_chunks);
     let chunk = Chunk(if is_zero { first } else { 0 });
     if chunk.0 >= data_chunks {
         return Ok(None);
     }
-    let run = layout.run(chunk);
-    let chunks = layout.chunks_of(run, tree);
+    let chunks = layout.chunks_of(layout.run(chunk), tree);
     let of = |number: u64| tree.geometry().extent(Chunk(number));
     let extent = Extent::from(of(chunks.start).start()..of(chunks.end - 1).end());
     let bytes = patiently(|| object.read(extent)).await.map_err(|error| error.to_string())?;
-    let compared = Compared::new(chunks, &bytes, tree);
+    let compared = Compared::new(chunks, &bytes, tree, Instant::now());
     let agrees = compared.bad().next().is_none();
-    if agrees { Ok(Some((run, compared))) } else { Err("its hashes are those of other bytes".to_owned()) }
+    if agrees { Ok(Some(compared)) } else { Err("its hashes are those of other bytes".to_owned()) }
 }
 
 /// Reads and hashes all of an object.
