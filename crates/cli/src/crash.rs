@@ -6,7 +6,6 @@
 //! store. Called by `main`, before anything else.
 
 use std::panic;
-use vfield_console::output;
 
 /// Lets each panic of this process be told as usual, and then end it by SIGABRT.
 pub fn end_on_panic() {
@@ -14,7 +13,7 @@ pub fn end_on_panic() {
     panic::set_hook(Box::new(move |panic| {
         tell(panic);
         // Not as a log line: what panicked may hold the log's locks.
-        output::say(
+        eprintln!(
             "vfield: a defect ended this program\n\
              hint: report the lines above; a guard (--guard) or service manager starts a daemon again, with its store",
         );

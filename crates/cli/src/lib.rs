@@ -50,8 +50,8 @@ use std::process::ExitCode;
 use vfield_bench as bench;
 use vfield_console::failure::Failure;
 use vfield_console::log::{self, Style};
-use vfield_console::output;
 use vfield_console::volume::Volume;
+use vfield_console::{output, stderr};
 use vfield_daemon as daemon;
 use vfield_daemon::guard::{self, Kind, Role};
 use vfield_daemon::keeper;
@@ -61,6 +61,12 @@ use vfield_netboot as netboot;
 
 /// Runs one command line, program name first; says what went wrong on stderr.
 pub fn run(args: Vec<OsString>) -> ExitCode {
+    let code = obey(args);
+    stderr::finish();
+    code
+}
+
+fn obey(args: Vec<OsString>) -> ExitCode {
     let failure = match parse(args.clone()) {
         Ok(Some(cli)) => match dispatch(cli, &args) {
             Ok(()) => return ExitCode::SUCCESS,

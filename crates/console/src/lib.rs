@@ -10,6 +10,7 @@ pub mod failure;
 pub mod log;
 pub mod new_file;
 pub mod output;
+pub mod stderr;
 pub mod text;
 pub mod values;
 pub mod volume;

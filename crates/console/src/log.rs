@@ -4,10 +4,12 @@
 //! Owns the choice of style, the level, which a running daemon can change, and the tracing
 //! subscriber. The words for a node's events are the daemon's.
 
-use crate::output;
 use crate::volume::Volume;
+use crate::{output, stderr};
+use console::Term;
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -19,6 +21,9 @@ use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 /// Target of what a daemon says about its work, apart from the logs of its parts.
 pub const EVENTS: &str = "vfield::event";
+
+/// Bars are drawn so often each second at most.
+const BARS_HZ: u8 = 20;
 
 /// How a daemon speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +161,11 @@ impl Console {
 
 /// Starts logging; to be called once.
 pub fn start(style: Style, volume: Volume) -> Console {
-    let target = if style == Style::Bars { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let target = if style == Style::Bars {
+        ProgressDrawTarget::term(Term::read_write_pair(io::stdin(), Terminal), BARS_HZ)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
     let level = Level::of(volume);
     let (filter, handle) = reload::Layer::new(level.filter(style));
     let bars = MultiProgress::with_draw_target(target);
@@ -193,13 +202,33 @@ struct Line(MultiProgress);
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // If the terminal is gone or the disk full, there is no place left for a complaint.
-        let _ = self.0.suspend(|| io::stderr().write_all(bytes));
+        self.0.suspend(|| stderr::put(bytes));
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// The terminal of the bars.
+#[derive(Debug)]
+struct Terminal;
+
+impl Write for Terminal {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        stderr::put(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsRawFd for Terminal {
+    fn as_raw_fd(&self) -> RawFd {
+        io::stderr().as_raw_fd()
     }
 }
 

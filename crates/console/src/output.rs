@@ -1,6 +1,7 @@
 //! Writing to stdout and stderr without dying of it: a reader that went away is no error.
 
 use crate::failure::{Failure, plain};
+use crate::stderr;
 use std::io::{self, ErrorKind, Write};
 
 /// Writes all of `bytes` to stdout.
@@ -15,8 +16,7 @@ pub fn put(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Writes a line to stderr.
 pub fn say(line: &str) {
-    // Nobody listens: there is no better place to say that.
-    let _ = writeln!(io::stderr(), "{line}");
+    stderr::put(format!("{line}\n").as_bytes());
 }
 
 /// Says what went wrong.

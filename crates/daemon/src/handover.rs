@@ -28,6 +28,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use vfield_console::failure::{Failure, plain};
 use vfield_console::log::EVENTS;
+use vfield_console::stderr;
 use vfield_control::message::Reply;
 use vfield_export::nbd::Handed;
 use vfield_node::Node;
@@ -125,6 +126,7 @@ impl Handover {
             return;
         }
         tracing::error!("the guard has ended, and the daemon with it");
+        stderr::finish();
         std::process::exit(1);
     }
 }
@@ -171,6 +173,7 @@ pub async fn hand_over(order: UpgradeOrder, node: &Node, images: &Images, events
     }
     events.add(now_ms(), "ended", "handed over to the next program");
     Line.say(&Word::Handed, None);
+    stderr::finish();
     // No destructor runs: what it would clear away is the successor's.
     std::process::exit(0);
 }

@@ -69,6 +69,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
+use vfield_console::stderr;
 use vfield_control::message::Reply;
 use vfield_control::server::Server;
 use vfield_core::tag::TagName;
@@ -106,6 +107,7 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     (plan.node.limits, plan.node.image_limits) = plan.limits.rates_at(minute_of_day());
     trees::look(&mut plan, &console);
     let sandbox = Sandbox::enter(plan.sandbox, &plan, &vfield_control::place::choose(plan.control.as_deref()))?;
+    stderr::in_background().map_err(system)?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;
     let runtime = runtime(plan.threads, plan.node.disk.is_some()).map_err(system)?;
     let result = runtime.block_on(async {

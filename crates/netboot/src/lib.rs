@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use tokio::signal::unix::{SignalKind, signal};
 use vfield_console::failure::{Failure, plain};
 use vfield_console::log::Console;
-use vfield_console::output;
+use vfield_console::{output, stderr};
 use vfield_control::client;
 use vfield_control::message::DaemonStatus;
 use vfield_machine::network::own_address;
@@ -60,7 +60,9 @@ pub fn run(options: &NetbootOptions, console: &Console) -> Result<(), Failure> {
         address: listen,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::failed(format!("starting threads failed: {}", plain(&error))))?;
+    let failed = |error: std::io::Error| Failure::failed(format!("starting threads failed: {}", plain(&error)));
+    let runtime = runtime.map_err(failed)?;
+    stderr::in_background().map_err(failed)?;
     let served = runtime.block_on(serve(site, dhcp, listen, console));
     runtime.shutdown_background();
     served

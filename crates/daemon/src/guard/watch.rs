@@ -20,6 +20,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use vfield_console::stderr;
 use vfield_node::keeper::Keeper;
 
 /// A program that has not said by then that it is a daemon is none.
@@ -97,6 +98,7 @@ impl Watch {
                 Some(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
             }
         };
+        stderr::in_background()?;
         crate::take_descriptors();
         let program = Program::Own;
         let daemon = Charge::start(program.command(), kind, (&name, &args))?;

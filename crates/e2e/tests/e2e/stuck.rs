@@ -1,12 +1,20 @@
 //! Stuck peers: a client that takes no answers, connections whose packets are dropped without a
-//! word. Others behind it go on, and nothing is fetched again and again.
+//! word; and a log that takes no line. Others behind it go on, and nothing is fetched again and
+//! again.
 
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+use std::fs::{File, Permissions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, Plan};
-use vfield_lab::bytes::MIB;
+use vfield_e2e::program::vfield;
+use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
-use vfield_lab::{Daemon, Lab, Link, client, wait_until};
+use vfield_lab::process::kill;
+use vfield_lab::{Daemon, Lab, Link, Vfield, client, wait_until};
 use vfield_measure::storm::nbd::{Client, Target};
 
 /// Requests that the stuck client sends: of a chunk each.
@@ -130,5 +138,70 @@ fn another_holder_is_asked_when_flows_die_silently() -> Outcome {
     let took = timed_read(&field, 1, 200)?;
     assert!(took < Duration::from_secs(4), "a read took {took:?} though another has it");
     field.origin.process_mut().check()?;
+    Ok(())
+}
+
+/// A pipe that takes no byte, as a held terminal does, and a program that logs into it.
+struct HeldLog {
+    reader: File,
+    vfield: Vfield,
+}
+
+impl HeldLog {
+    fn new(dir: &Path) -> Result<Self, vfield_e2e::Failed> {
+        let (pipe, script) = (dir.join("held.pipe"), dir.join("held.sh"));
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR)?;
+        let mut reader =
+            File::options().read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&pipe)?;
+        while reader.write(&[b'.'; 4096]).is_ok() {}
+        while reader.write(b".").is_ok() {}
+        let program = vfield();
+        let text = format!("#!/bin/sh\nexec '{}' \"$@\" 2>'{}'\n", program.path().display(), pipe.display());
+        std::fs::write(&script, text)?;
+        std::fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+        Ok(Self { reader, vfield: Vfield::at(&script) })
+    }
+
+    /// All of the log, up to these words at least.
+    fn read_until(&mut self, words: &str) -> Result<String, vfield_lab::LabError> {
+        let mut text = Vec::new();
+        wait_until(words, SOON, || {
+            // It has no byte more, for now.
+            let _ = self.reader.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).contains(words)
+        })?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// Ctrl-S in the terminal of a daemon, a pager, a journal in trouble: the daemon logs every detail,
+/// nobody takes a line, and the field goes on.
+#[test]
+fn a_log_that_takes_no_line_stops_nobody() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = Lab::loopback(2)?;
+    let image = random_file(&lab.dir().join("disk.img"), 8 * MIB, 1)?;
+    let mut held = HeldLog::new(lab.dir())?;
+    let mut origin = held.vfield.serve(lab.host(0), &[&image]).args(&["-vv", "--guard"]).ready()?;
+    for _ in 0..3 {
+        let mut node = vfield().join(lab.host(1), origin.addr()).store("0").ready()?;
+        client::compare_all(lab.host(1), &node, &image)?;
+        node.leave(SOON)?;
+    }
+    // Its guard has to say that it starts another one.
+    let daemon = || {
+        let path = format!("/proc/{0}/task/{0}/children", origin.process().pid());
+        std::fs::read_to_string(path).ok()?.split_whitespace().next()?.parse::<u32>().ok()
+    };
+    let first = daemon().expect("a guard has a daemon");
+    kill(first);
+    wait_until("another daemon", SOON, || daemon().is_some_and(|second| second != first))?;
+    origin.wait_ready(SOON)?;
+    client::compare_all(lab.host(0), &origin, &image)?;
+    let text = held.read_until("is started again")?;
+    assert!(text.contains("disk.img"), "{text}");
+    assert!(origin.leave(SOON)?.success());
     Ok(())
 }
