@@ -16,7 +16,7 @@ use crate::standing::{Standing, whole_within};
 use crate::time::Time;
 use crate::tuning::{
     BACKOFF, BEGINNINGS, BROKEN_RETRY, DEVIATION_SHIFT, DEVIATIONS, GAIN_SHIFT, GIVEN_UP_FOR, IDLE_WINDOWS, LAGGARD,
-    LATE_ALONE, LOOKS, OWN_FAULT, PEER_WINDOW_FIRST, STALL, STALL_MAX, STALL_RETRY,
+    LATE_ALONE, LOOKS, OWN_FAULT, PEER_WINDOW_FIRST, STALL, STALL_MAX, STALLED,
 };
 use crate::window::Window;
 use crate::wire::Priority;
@@ -48,6 +48,8 @@ pub struct Peer {
     /// When it last gave a whole answer, or got its first request.
     answered: Time,
     stalled_since: Option<Time>,
+    /// Times it has stalled since it last delivered.
+    stalls: u32,
     /// When it last stalled or timed out, unless it has answered since.
     given_up: Option<Time>,
     broken_until: Option<Time>,
@@ -82,8 +84,13 @@ impl Peer {
 
     fn is_usable(&self, now: Time) -> bool {
         let over = |until: Option<Time>| until.is_none_or(|until| until <= now);
-        let stalled = self.stalled_since.is_some_and(|since| now - since < STALL_RETRY);
-        !stalled && over(self.broken_until) && !self.standing.is_banned(now)
+        !self.is_left_alone(now) && over(self.broken_until) && !self.standing.is_banned(now)
+    }
+
+    /// True until a stalled peer is tried again.
+    fn is_left_alone(&self, now: Time) -> bool {
+        let pause = STALLED.pause(self.stalls.saturating_sub(1));
+        self.stalled_since.is_some_and(|since| now - since < pause)
     }
 }
 
@@ -361,7 +368,7 @@ impl Peers {
     pub fn progressed(&mut self, node: NodeId, now: Time) {
         let Some(peer) = self.peers.get_mut(&node) else { return };
         peer.progress = now;
-        peer.stalled_since = None;
+        (peer.stalled_since, peer.stalls) = (None, 0);
         peer.broken_until = None;
     }
 
@@ -388,9 +395,10 @@ impl Peers {
     /// after a retry. Repeated calls do not move the time of the retry.
     pub fn stalled(&mut self, node: NodeId, now: Time) -> bool {
         let peer = self.peers.entry(node).or_default();
-        let news = peer.stalled_since.is_none_or(|since| now - since >= STALL_RETRY);
+        let news = !peer.is_left_alone(now);
         if news {
             (peer.stalled_since, peer.given_up) = (Some(now), Some(now));
+            peer.stalls = peer.stalls.saturating_add(1);
         }
         news
     }

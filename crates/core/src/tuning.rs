@@ -90,9 +90,10 @@ pub const STALL: Duration = SILENCE.saturating_add(SILENCE);
 /// Longest stall timeout. On a link that has become slow all peers are silent for longer; see
 /// [`crate::peers::Peers::stall`].
 pub const STALL_MAX: Duration = HANG;
-/// A stalled peer is tried again after this, in case that all it owed us was lost with a
-/// connection.
-pub const STALL_RETRY: Duration = HANG;
+/// Pauses after which a stalled peer is tried again: all that it owed was called off, or lost with
+/// a connection. With the longest pause alone, a room whose only holder was busy for a moment
+/// stands still for seconds.
+pub const STALLED: Doubling = Doubling { first: SECOND, longest: HANG };
 /// A reply this much later than every recent reply is an outlier; hedge it.
 pub const LATE_ALONE: Duration = BUSY;
 /// Age at which a demand request is hedged although the peer delivers other chunks, if it also

@@ -337,9 +337,9 @@ fn only_an_answer_ends_giving_a_peer_up() {
     assert!(peers.times_out(A, Reach::HOLDER, CHUNK, ms(4000), at(5000)) && peers.is_given_up(A, at(5000)));
     // Still stalled when it is tried again: that is news once more.
     peers.asked((B, IMAGE), CHUNK, Priority::Demand, at(0));
-    let news = [600, 5599, 5600, 5601].map(|now| peers.stalled(B, at(now)));
+    let news = [600, 1599, 1600, 1601].map(|now| peers.stalled(B, at(now)));
     assert_eq!(news, [true, false, true, false]);
-    assert!(!peers.is_usable(B, at(10_599)) && peers.is_usable(B, at(10_600)));
+    assert!(!peers.is_usable(B, at(3_599)) && peers.is_usable(B, at(3_600)));
 }
 
 /// Of more than three candidates two are drawn, so the best is taken only as often as it is drawn.

@@ -107,10 +107,21 @@ fn the_stalled_are_asked_again_when_they_deliver_or_after_a_while() {
     assert!(!peers.stalled(A, at(750)), "no news");
     assert!(!peers.is_usable(A, at(800)));
     assert_eq!(peers.trouble(A, at(800)), Some("stalled"));
-    assert!(peers.is_usable(A, at(6_000)));
     peers.progressed(A, at(900));
     assert!(peers.is_usable(A, at(900)));
     assert_eq!(peers.trouble(A, at(900)), None);
+
+    // All that it owes may have been called off while it was busy. It is tried again soon, then
+    // less and less often.
+    let mut now = 1_000;
+    for pause in [1_000, 2_000, 4_000, 5_000, 5_000] {
+        assert!(peers.stalled(A, at(now)), "news");
+        assert!(!peers.is_usable(A, at(now + pause - 1)) && !peers.stalled(A, at(now + pause - 1)));
+        assert!(peers.is_usable(A, at(now + pause)));
+        now += pause + 700;
+    }
+    peers.progressed(A, at(now));
+    assert!(peers.stalled(A, at(now)) && peers.is_usable(A, at(now + 1_000)));
 }
 
 #[test]
