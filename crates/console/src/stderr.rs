@@ -4,8 +4,7 @@
 //! Commands write at once and wait. A daemon must not wait, so it calls [`in_background`]: from
 //! then on bytes go through a bounded queue to a thread. Invariants: a caller of [`put`] then never
 //! waits for stderr, and lines arrive in order. Lines that the queue does not take are lost and
-//! counted.
-//! The thread holds no lock while it writes, so a panic can still be told.
+//! counted. The thread holds no lock while it writes, so a panic can still be told.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;

@@ -373,6 +373,7 @@ impl ObjectOrigin {
                     if state.under_way.is_wanted(chunks.start) {
                         continue;
                     }
+                    state.runs.give_up(chunks.clone());
                     state.under_way.end(chunks.start);
                     return;
                 }

@@ -194,6 +194,17 @@ impl Runs {
         chunks
     }
 
+    /// A read of these chunks, which are of one run, has failed, and nobody waits for them.
+    pub fn give_up(&mut self, chunks: Range<u64>) {
+        let Some(known) = self.known.get_mut(&self.layout.run(Chunk(chunks.start))) else { return };
+        known.next = known.next.max(self.layout.piece_chunks());
+        for number in chunks {
+            if let Some(part @ Part::Away) = known.part(number) {
+                *part = Part::Unread;
+            }
+        }
+    }
+
     /// The state of a run, from now on at least.
     fn known(&mut self, run: Run, tree: &HashTree) -> &mut Known {
         self.uses += 1;
@@ -339,6 +350,10 @@ pub(super) mod tests {
             (runs.unread(64 * 3..64 * 4, &tree), runs.unread(64 * 7..64 * 8, &tree)),
             (None, Some(Chunk(64 * 7 + 1)))
         );
+        // A read ahead that failed is as if nobody had asked.
+        runs.give_up(64 * 4 + 1..64 * 5);
+        assert_eq!(runs.unread(64 * 4..64 * 5, &tree), Some(Chunk(64 * 4 + 1)));
+        assert_eq!(runs.ask(Chunk(64 * 4 + 9), 64 * 4 + 10, free(), &tree, now), 64 * 4 + 1..64 * 5);
         // No part of what other reads bring, and all that is asked for at once.
         assert_eq!(
             runs.ask(Chunk(64 * 6 + 2), 64 * 6 + 12, 64 * 6 + 2..64 * 6 + 11, &tree, now),
