@@ -1,6 +1,7 @@
 //! The dashboard of real daemons: inside the sandbox, before and after the start, and what remains
 //! known of a daemon that was killed.
 
+use crate::kept::guarded;
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -82,10 +83,7 @@ fn what_a_killed_daemon_did_is_known_to_the_next() -> Outcome {
     node.wait("filled", AGAIN)?;
     field.origin.kill();
     let guard = node.process().pid();
-    let daemon = || -> Option<u32> {
-        let children = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children")).ok()?;
-        children.split_whitespace().next()?.parse().ok()
-    };
+    let daemon = || guarded(guard);
     let events = || -> Vec<Value> {
         let output = node.ask_to(&["events", "--json", "--last", "0"]).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

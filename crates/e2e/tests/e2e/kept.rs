@@ -33,7 +33,7 @@ fn is_back(daemon: &Daemon) -> Result<(), LabError> {
 }
 
 /// The daemon of a guard.
-fn guarded(guard: u32) -> Option<u32> {
+pub fn guarded(guard: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{guard}/task/{guard}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }

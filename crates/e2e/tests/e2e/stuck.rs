@@ -2,6 +2,7 @@
 //! word; and a log that takes no line. Others behind it go on, and nothing is fetched again and
 //! again.
 
+use crate::kept::guarded;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use std::fs::{File, Permissions};
 use std::io::{Read as _, Write as _};
@@ -192,10 +193,7 @@ fn a_log_that_takes_no_line_stops_nobody() -> Outcome {
         node.leave(SOON)?;
     }
     // Its guard has to say that it starts another one.
-    let daemon = || {
-        let path = format!("/proc/{0}/task/{0}/children", origin.process().pid());
-        std::fs::read_to_string(path).ok()?.split_whitespace().next()?.parse::<u32>().ok()
-    };
+    let daemon = || guarded(origin.process().pid());
     let first = daemon().expect("a guard has a daemon");
     kill(first);
     wait_until("another daemon", SOON, || daemon().is_some_and(|second| second != first))?;
