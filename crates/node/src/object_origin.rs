@@ -94,8 +94,9 @@ impl ObjectOrigin {
         address: &str,
         name: String,
         (id, tree): (ImageId, HashTree),
-        layout: Layout,
+        cache_bytes: u64,
     ) -> Arc<Self> {
+        let layout = Layout::of(&tree, object.compression(), cache_bytes);
         let state = State {
             runs: Runs::new(layout),
             under_way: UnderWay::default(),

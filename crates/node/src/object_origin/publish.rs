@@ -91,8 +91,7 @@ pub async fn publish(
             }
             Err(why) if named.is_some() => return Err(failed(ObjectError::lasting(format!("its hashes: {why}")))),
             Ok(Some((id, tree, read))) => {
-                let layout = Layout::of(&tree, object.compression(), serve.cache_bytes);
-                let origin = ObjectOrigin::new(object, address, name, (id, tree), layout);
+                let origin = ObjectOrigin::new(object, address, name, (id, tree), serve.cache_bytes);
                 if let Some(compared) = read {
                     origin.keep(compared);
                 }
@@ -109,8 +108,7 @@ pub async fn publish(
     if object.changed().is_some() {
         return Err(PublishError::ChangedWhileHashing(PathBuf::from(address)));
     }
-    let layout = Layout::of(&tree, object.compression(), serve.cache_bytes);
-    let origin = ObjectOrigin::new(object, address, name, (id, tree), layout);
+    let origin = ObjectOrigin::new(object, address, name, (id, tree), serve.cache_bytes);
     Ok(PublishedObject { origin, tree: None, remark })
 }
 
