@@ -59,7 +59,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Age of an answer that is late although its peer gives signs of life. In a chain all answers are
 /// late together: with less, hedges add load where there is too much of it.
 pub const LATE: Duration = Duration::from_secs(2);
-/// A peer that has hung for so long is tried again, and no link is so slow that all hang for
+/// A peer that hangs is tried again after so long at most, and no link is so slow that all hang for
 /// longer. Shorter, and a node whose own link is slow drops all its peers one after the other.
 const HANG: Duration = Duration::from_secs(5);
 /// How long a machine that is only slow may be without an answer. Shorter, and a zone has as many
