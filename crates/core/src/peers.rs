@@ -138,12 +138,14 @@ impl Peers {
         self.peers.get(&node).is_none_or(|peer| peer.standing.counts(now))
     }
 
-    /// The state for display: that of its [`Standing`], `unreachable`, `stalled`, or `None`.
+    /// The state for display: that of its [`Standing`], `unreachable`, `stalled`, or `None`. A peer
+    /// that stalled, owes nothing any more and may be asked again is no longer in trouble.
     pub fn trouble(&self, node: NodeId, now: Time) -> Option<&'static str> {
         let peer = self.peers.get(&node)?;
         peer.standing.trouble(now).or_else(|| {
-            let unreachable = peer.broken_until.is_some_and(|until| until > now);
-            if unreachable { Some("unreachable") } else { peer.stalled_since.map(|_| "stalled") }
+            let is_unreachable = peer.broken_until.is_some_and(|until| until > now);
+            let is_stalled = peer.is_left_alone(now) || (peer.stalled_since.is_some() && peer.outstanding > 0);
+            if is_unreachable { Some("unreachable") } else { is_stalled.then_some("stalled") }
         })
     }
 

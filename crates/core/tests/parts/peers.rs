@@ -111,9 +111,16 @@ fn the_stalled_are_asked_again_when_they_deliver_or_after_a_while() {
     assert!(peers.is_usable(A, at(900)));
     assert_eq!(peers.trouble(A, at(900)), None);
 
+    // It shows as long as it is left alone, then as long as it owes something.
+    assert!(peers.stalled(A, at(1_000)), "news");
+    assert_eq!(peers.trouble(A, at(2_000)), Some("stalled"), "it owes a chunk");
+    peers.ended((A, IMAGE), 1, Priority::Demand, None, at(2_000));
+    assert_eq!(peers.trouble(A, at(2_000)), None, "all was called off, and it may be asked again");
+    peers.progressed(A, at(2_000));
+
     // All that it owes may have been called off while it was busy. It is tried again soon, then
     // less and less often.
-    let mut now = 1_000;
+    let mut now = 3_000;
     for pause in [1_000, 2_000, 4_000, 5_000, 5_000] {
         assert!(peers.stalled(A, at(now)), "news");
         assert!(!peers.is_usable(A, at(now + pause - 1)) && !peers.stalled(A, at(now + pause - 1)));
