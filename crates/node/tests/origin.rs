@@ -1,10 +1,11 @@
 //! Publishing files of all shapes, and reads while another process writes to them.
 
 use proptest::prelude::*;
-use std::fs::{File, OpenOptions};
+use rustix::fs::{FileType, Mode};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,6 +35,12 @@ fn publish_with(path: &Path, progress: &(dyn Fn(Progress) + Sync)) -> Result<Ori
     Origin::publish(path, None, ChunkSize::MIN, NonZeroUsize::new(3).expect("not 0"), progress)
 }
 
+/// Waits until nobody has a written file open for writing. A program that another test is just
+/// starting has the writer's descriptor too, until it is executed.
+fn wait_for_writers(path: &Path) {
+    wait_until("no writer is left", || publish(path).expect("published").state() == OriginState::Intact);
+}
+
 /// Bytes without a period, none of them zero.
 fn noise(length: usize) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 23) as u8 | 1).collect()
@@ -43,6 +50,7 @@ fn noise(length: usize) -> Vec<u8> {
 fn noise_file(directory: &TempDir, length: usize) -> (PathBuf, Vec<u8>) {
     let (path, bytes) = (directory.path().join("image.raw"), noise(length));
     std::fs::write(&path, &bytes).expect("written");
+    wait_for_writers(&path);
     (path, bytes)
 }
 
@@ -115,6 +123,7 @@ proptest! {
         // Published while it is open for writing there is no lease.
         let checked = publish(&path).expect("published");
         drop(file);
+        wait_for_writers(&path);
         let leased = publish(&path).expect("published");
         prop_assert_eq!((checked.state(), leased.state()), (OriginState::Checked, OriginState::Intact));
         for origin in [&checked, &leased] {
@@ -148,8 +157,8 @@ fn unpublishable_files_have_distinct_errors() {
     let directory = directory();
     let at = |name: &str| directory.path().join(name);
     File::create(at("empty")).expect("created");
-    let pipe = Command::new("mkfifo").arg(at("pipe")).status().expect("mkfifo of coreutils");
-    assert!(pipe.success());
+    let pipe = rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), FileType::Fifo, Mode::RUSR, 0);
+    pipe.expect("a pipe");
     let error = |path: &Path| publish(path).expect_err("not publishable");
     assert!(matches!(error(&at("nothing")), PublishError::Missing(_)));
     assert!(matches!(error(&at("empty").join("below")), PublishError::Missing(_)));
@@ -170,7 +179,7 @@ fn unpublishable_files_have_distinct_errors() {
 fn unreadable_files_have_distinct_errors() {
     let directory = directory();
     let (path, _) = noise_file(&directory, 10);
-    Command::new("chmod").arg("000").arg(&path).status().expect("chmod of coreutils");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o000)).expect("ours");
     if File::open(&path).is_ok() {
         eprintln!("skipped: this user may read everything");
         return;
