@@ -146,12 +146,15 @@ mod tests {
             queue.write_all(&mut write, &|lines| queue.put(format!("{lines} lost\n").as_bytes()))
         });
         queue.put(b"first\n");
-        queue.finish(Duration::ZERO);
+        while !queue.lock().busy {
+            std::thread::yield_now();
+        }
+        // The writer has the first line, and is held.
         let long = vec![b'x'; WAITING_MAX / 4];
-        // The first line may be among those that wait, or with the writer.
         (0..7).for_each(|_| queue.put(&long));
-        let busy = queue.lock().bytes.len();
-        assert!(busy <= WAITING_MAX && queue.lock().lost >= 3, "{busy}");
+        let waiting = queue.lock();
+        assert_eq!((waiting.bytes.len(), waiting.lost), (WAITING_MAX, 3));
+        drop(waiting);
         let mut all = Vec::new();
         while !all.ends_with(b" lost\n") {
             release.send(()).unwrap();

@@ -318,8 +318,7 @@ fn a_rule_about_no_image_is_an_error_and_one_image_without_a_rule_is_closed() ->
 
     let mut origin = serve("origin", "os-v2=127.0.0.0/8")?;
     origin.wait_ready(NEWS)?;
-    let log = origin.process().log();
-    assert!(log.contains("os-v1 is closed to TCP clients: no --nbd-allow rule names it"), "{log}");
+    origin.says("os-v1 is closed to TCP clients: no --nbd-allow rule names it", NEWS)?;
     let info = |name: &str| {
         let uri = format!("nbd://{ip}:{}/{name}", lab.host(0).addr().port() + 1);
         Command::new("nbdinfo").arg("--size").arg(uri).output()

@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vfield_e2e::Outcome;
+use vfield_e2e::field::NEWS;
 use vfield_e2e::program::vfield;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::daemon::{FILL_LIMIT, Start};
@@ -112,15 +113,13 @@ fn an_object_without_hashes_is_hashed_first() -> Outcome {
     // Hashes of other bytes are seen, and not used.
     std::fs::write(beside(&store.image), "no hashes at all")?;
     let mut origin = store.serve().ready()?;
-    let warnings = origin.process().log_tail();
-    assert!(warnings.contains("disk.img.vfh is not used"), "{warnings}");
+    origin.says("disk.img.vfh is not used", NEWS)?;
     origin.kill();
     std::fs::remove_file(beside(&store.image))?;
     store.keep_hashes()?;
     random_file(&store.image, IMAGE, 2)?;
-    let origin = store.serve().ready()?;
-    let warnings = origin.process().log_tail();
-    assert!(warnings.contains("hashes are those of other bytes"), "{warnings}");
+    let mut origin = store.serve().ready()?;
+    origin.says("hashes are those of other bytes", NEWS)?;
     store.compare(0, &origin)?;
     Ok(())
 }
@@ -180,8 +179,7 @@ fn a_mirror_serves_while_the_first_place_fails() -> Outcome {
         store.compare(1, &node)?;
         assert!(mirror.passed().body_bytes > before.body_bytes + IMAGE / 2, "{fault:?}");
         assert_eq!(source(&origin.status()?), ("checked", ""), "{fault:?}");
-        let log = origin.process().log_tail();
-        assert!(log.contains("delivers in place of"), "{fault:?}: {log}");
+        origin.says("delivers in place of", NEWS)?;
         node.kill();
         origin.kill();
         store.proxy.set(Fault::None);
