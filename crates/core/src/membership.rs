@@ -4,7 +4,8 @@
 //! bury a suspect that does not deny it in time; news rides on every datagram. Unlike in SWIM,
 //! partners are not drawn at random. A member's partners are beside it in some circles ([`rings`]):
 //! it probes those after it, and passes news on to all. So a member's traffic does not grow with
-//! the field, and a death has witnesses that look every 300 ms.
+//! the field, and a death has witnesses that look every 300 ms. Where datagrams do not come
+//! through, messages go over connections ([`ways`]).
 //!
 //! A node is a member among the nodes of its zone. A gateway is also one among the gateways of all
 //! zones ([`Level`]).
@@ -29,6 +30,7 @@ mod sizes;
 mod tagging;
 mod telling;
 mod watch;
+mod ways;
 
 use crate::admission::Admission;
 use crate::config::{SYNC_EVERY, SYNC_EVERY_MEMBER, TALK_FORMING, TALK_MEMBERS};
@@ -40,8 +42,8 @@ use crate::signing::Signatures;
 use crate::time::Time;
 pub use effects::{Effects, Rival, TagNews};
 pub use member::{Departed, Departure, Member, State};
+use message::Item;
 pub use message::Level;
-use message::{Head, Item, Purpose};
 use news::{News, Topic};
 pub use roster::Live;
 use roster::Roster;
@@ -53,6 +55,7 @@ use std::time::Duration;
 use telling::Pace;
 use vfield_block::gather::Gather as _;
 use watch::Watch;
+use ways::Ways;
 
 /// How long a suspect has to deny it. The time to suspicion (a third of a second), the time to the
 /// next probe (as much), and this stay below the promised 2 s.
@@ -87,6 +90,7 @@ pub struct Membership {
     /// Among how many they were chosen.
     chosen_of: usize,
     watch: Watch,
+    ways: Ways,
     /// How many members came, by spans of [`SYNC_EVERY`]. They may all have been invented: such a
     /// member is buried before long, and the next ones come.
     arrivals: Lately<usize>,
@@ -135,6 +139,7 @@ impl Membership {
             chosen: Time::ZERO,
             chosen_of: 0,
             watch: Watch::new(me.node, now),
+            ways: Ways::default(),
             arrivals: Lately::default(),
             verified: BTreeMap::new(),
             verified_records: BTreeMap::new(),
@@ -207,81 +212,6 @@ impl Membership {
             self.tell();
         }
         self.finish()
-    }
-
-    /// Takes in a datagram that came from this address. A malformed one changes nothing.
-    pub fn datagram(&mut self, source: SocketAddr, bytes: &[u8], now: Time) -> Effects {
-        self.now = now;
-        let Some((head, items)) = message::parse(bytes) else { return Effects::default() };
-        let Head { from, purpose, .. } = head;
-        if from == self.me().node || self.gone || !self.admission.may_admit(from) {
-            return Effects::default();
-        }
-        if head.to != self.me().node {
-            // Another process had this address: its partners are to hear of the new one.
-            if matches!(purpose, Purpose::Ping(_) | Purpose::PingFor(..)) && self.may_answer_a_stranger() {
-                self.tell_at(source, from, &[Item::Member(self.mine)]);
-            }
-            return self.finish();
-        }
-        (self.teller, self.source) = (Some(from), Some(source));
-        let mut introduced = purpose == Purpose::Introduce;
-        for item in items {
-            match item {
-                Item::Member(member) => {
-                    introduced |= member.identity.node == from;
-                    self.hear_of(member, Some(from));
-                }
-                Item::Record(record) => self.hear_record(record, from),
-                Item::Progress(progress) => {
-                    if let Some(record) = progress.completes(self.records.of(progress.node)) {
-                        self.hear_record(record, from);
-                    }
-                }
-                Item::Tag(tag) => self.effects.tags.push(TagNews::Tag(tag, from, source)),
-                Item::KnownTags { digests, offer } => self.hear_known_tags(from, digests, offer),
-            }
-        }
-        let known = self.roster.get(from).map(Member::life);
-        // A node that introduced itself, and is not believed, would say the same again.
-        if known.is_none_or(|known| known < head.life) && !introduced {
-            self.answer_to(source, from, Purpose::Introduce);
-        }
-        self.doubt(from);
-        self.hear(from);
-        self.answer(source, &head);
-        self.finish()
-    }
-
-    fn answer(&mut self, source: SocketAddr, head: &Head) {
-        let from = head.from;
-        let of = |membership: &Self, node| membership.live().get(&node).copied();
-        match head.purpose {
-            Purpose::News | Purpose::Ack(_) => {}
-            // Answers go where the question came from; all else goes to members, where they live.
-            Purpose::Ping(number) => self.answer_to(source, from, Purpose::Ack(number)),
-            Purpose::PingFor(asker, number) => self.answer_to(source, from, Purpose::AckFor(asker, number)),
-            Purpose::Relay(target, number) => {
-                if let Some(target) = of(self, target) {
-                    self.send(&target, Purpose::PingFor(from, number));
-                }
-            }
-            Purpose::AckFor(asker, number) => {
-                if let Some(asker) = of(self, asker) {
-                    self.send(&asker, Purpose::Vouch(from, number));
-                }
-            }
-            Purpose::Vouch(target, number) => {
-                if self.watch.awaits(target, number) {
-                    self.hear(target);
-                }
-            }
-            Purpose::Introduce => {
-                if self.live().contains_key(&from) || self.may_answer_a_stranger() {
-                    self.tell_at(source, from, &[Item::Member(self.mine)]);
-                }
-            }
-        }
     }
 
     /// Takes in the snapshot of another node, which proved on its connection that it is `from`.

@@ -184,6 +184,8 @@ pub struct Node {
     unreachable: bool,
     /// Members on which nobody should count, as they announce.
     unavailable: BTreeSet<NodeId>,
+    /// It was said that no datagrams come through to some members, and still is so.
+    told_no_datagrams: bool,
     former: former::FormerMembers,
     deaths: Deaths,
     seeking: seeking::Seeking,
@@ -245,6 +247,7 @@ impl Node {
             draining: false,
             unreachable: false,
             unavailable: BTreeSet::new(),
+            told_no_datagrams: false,
             former: former::FormerMembers::default(),
             deaths: Deaths::default(),
             seeking: seeking::Seeking::default(),
@@ -283,6 +286,7 @@ impl Node {
         match input {
             Input::Wake => {}
             Input::Datagram(from, bytes) => self.datagram(from, &bytes),
+            Input::Gossip(from, bytes) => self.gossip(from, &bytes),
             Input::Met(member) => self.met(member),
             Input::Arrive(latest) => self.arrive(latest),
             Input::Answered { addr, member } => self.answered_at(addr, member),

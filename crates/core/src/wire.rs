@@ -14,6 +14,7 @@ mod lists;
 mod prefetch;
 mod proofs;
 mod slices;
+mod unanswered;
 
 pub use accounts::{ACCOUNTS_SINCE, account_frame, account_question_frame, decode_account, decode_account_question};
 pub use codec::Codec;
@@ -30,6 +31,7 @@ pub use proofs::{
     proof_frame, prove_frame,
 };
 pub use slices::{GET_SLICE_FRAME, GetSlice, SLICES_SINCE};
+pub use unanswered::{decode_speed, gossip_frame, speed_frame};
 
 use crate::chunk::{Chunk, ChunkSize};
 use crate::header_proof::HeaderProof;
@@ -38,7 +40,6 @@ use crate::image::ImageId;
 use crate::reach::Reach;
 use crate::slice::ANSWER_BYTES_MAX;
 use crate::snapshot::{self, Snapshot};
-use crate::speed::Speed;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vfield_block::source::Urgency;
@@ -60,7 +61,6 @@ const GET_PAYLOAD: usize = 48;
 const REDIRECT_PAYLOAD: u32 = 8;
 const PROVE_PAYLOAD: u32 = 32;
 const DIAL_BACK_PAYLOAD: u32 = 1;
-const SPEED_PAYLOAD: u32 = 1;
 const HEADER_PAYLOAD: u32 = 32;
 /// A kind that no version gives a meaning, so every node skips its frames. Whoever measures the way
 /// to a node fills it with them.
@@ -145,8 +145,8 @@ pub enum Kind {
     AdmissionQuestion,
     /// The answer to [`Kind::AdmissionQuestion`]: a [`SignedList`].
     AdmissionList,
-    /// The speed at which the receiver's answers come to the sender: a [`Speed`] of one byte. It is
-    /// not answered.
+    /// The speed at which the receiver's answers come to the sender: one byte, see
+    /// [`crate::speed::Speed`]. It is not answered.
     Speed,
     /// Asks for a slice of a chunk: a [`GetSlice`].
     GetSlice,
@@ -165,6 +165,8 @@ pub enum Kind {
     PrefetchQuestion,
     /// The answer to [`Kind::PrefetchQuestion`]: lists by node, see [`crate::prefetch`].
     PrefetchLists,
+    /// A message of gossip, as in a datagram. It is not answered.
+    Gossip,
     /// A kind of a later version, to be skipped with its payload.
     Unknown(u8),
 }
@@ -282,6 +284,7 @@ impl FrameHeader {
             Kind::PrefetchQuestion => 24,
             Kind::PrefetchLists => 25,
             Kind::Compressed(Codec::Zstd) => 26,
+            Kind::Gossip => 27,
             Kind::Unknown(number) => number,
         };
         out[1] = match self.priority {
@@ -327,7 +330,7 @@ impl FrameHeader {
             14 => (Kind::HeaderProof, HeaderProof::BYTES_MAX as u32),
             15 => (Kind::AdmissionQuestion, lists::QUESTION_MAX),
             16 => (Kind::AdmissionList, SNAPSHOT_MAX),
-            17 => (Kind::Speed, SPEED_PAYLOAD),
+            17 => (Kind::Speed, unanswered::SPEED_PAYLOAD),
             18 => (Kind::GetSlice, slices::GET_SLICE_PAYLOAD),
             19 => (Kind::Slice, ANSWER_BYTES_MAX as u32),
             20 => (Kind::Compressed(Codec::Lz4), ChunkSize::MAX.bytes() as u32),
@@ -337,6 +340,7 @@ impl FrameHeader {
             24 => (Kind::PrefetchQuestion, prefetch::QUESTION_PAYLOAD),
             25 => (Kind::PrefetchLists, prefetch::LISTS_PAYLOAD_MAX),
             26 => (Kind::Compressed(Codec::Zstd), ChunkSize::MAX.bytes() as u32),
+            27 => (Kind::Gossip, unanswered::GOSSIP_MAX),
             other => (Kind::Unknown(other), SNAPSHOT_MAX),
         };
         if let Kind::Unknown(_) = kind {
@@ -428,19 +432,6 @@ pub fn redirect_frame(request: u64, node: NodeId) -> Vec<u8> {
 pub fn decode_redirect(payload: &[u8]) -> Result<NodeId, WireError> {
     let payload: &[u8; REDIRECT_PAYLOAD as usize] = payload.try_into().map_err(|_| WireError::Payload)?;
     Ok(NodeId(u64_at(payload, 0)))
-}
-
-/// A whole frame that tells a peer the speed at which its answers come.
-pub fn speed_frame(speed: Speed) -> [u8; HEADER + SPEED_PAYLOAD as usize] {
-    let mut out = [speed.0; HEADER + SPEED_PAYLOAD as usize];
-    out[..HEADER].copy_from_slice(&FrameHeader::new(Kind::Speed, 0, SPEED_PAYLOAD).encode());
-    out
-}
-
-/// Reads the payload of a [`Kind::Speed`] frame. Any byte is a speed.
-pub fn decode_speed(payload: &[u8]) -> Result<Speed, WireError> {
-    let &[speed] = payload else { return Err(WireError::Payload) };
-    Ok(Speed(speed))
 }
 
 /// A whole frame that carries a snapshot; records that do not fit are left out (they will be

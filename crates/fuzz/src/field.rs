@@ -85,7 +85,12 @@ fn step(input: &mut Unstructured<'_>, now: &mut Time, token: u64, open: &mut Vec
         }
         1 | 2 => {
             let length = usize::from(input.arbitrary::<u8>()?).min(input.len());
-            Input::Datagram(identity(2).addr, [b"VFG\x03", input.bytes(length)?].concat())
+            let message = [b"VFG\x03", input.bytes(length)?].concat();
+            if input.ratio(1u8, 2u8)? {
+                Input::Gossip(NodeId(2), message)
+            } else {
+                Input::Datagram(identity(2).addr, message)
+            }
         }
         3 | 4 => {
             let length = usize::from(input.arbitrary::<u16>()?).min(input.len());

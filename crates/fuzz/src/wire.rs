@@ -8,7 +8,7 @@ use vfield_core::greeting::{self, Greeting};
 use vfield_core::header_proof::HeaderProof;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Header, ImageId};
-use vfield_core::membership::Member;
+use vfield_core::membership::{Member, message};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::prefetch::PrefetchList;
 use vfield_core::reach::Reach;
@@ -125,6 +125,12 @@ fn frame(header: &FrameHeader, payload: &[u8]) {
         Kind::Here => {
             let Ok((image, chunks)) = wire::decode_here(payload) else { return };
             assert_eq!(wire::here_frame(image, &chunks)[HEADER..], *payload);
+        }
+        Kind::Gossip => {
+            assert_eq!(wire::gossip_frame(payload)[HEADER..], *payload);
+            if let Some((_, items)) = message::parse(payload) {
+                items.for_each(drop);
+            }
         }
         Kind::PrefetchQuestion => {
             let image = wire::decode_prefetch_question(payload).expect("its length was checked");

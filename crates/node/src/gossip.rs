@@ -21,6 +21,21 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// Headers of IPv6 and UDP.
 const HEADERS: usize = 48;
 
+/// Most addresses in a line.
+const NAMED_MAX: usize = 3;
+
+/// What to tell if no datagrams come through to these members; `None` without any.
+pub fn blocked(members: &[SocketAddr]) -> Option<String> {
+    let first = members.first()?;
+    let named: Vec<String> = members.iter().take(NAMED_MAX).map(|addr| addr.ip().to_string()).collect();
+    let others = members.len() - named.len();
+    let more = if others > 0 { format!(" and {others} others") } else { String::new() };
+    let (named, port) = (named.join(", "), first.port());
+    Some(format!(
+        "no UDP packet comes through between this node and {named}{more}: open UDP {port}, both ways; until then gossip takes TCP"
+    ))
+}
+
 /// The socket for gossip, and its seals.
 #[derive(Debug)]
 pub struct Gossip {

@@ -10,6 +10,8 @@ use std::net::SocketAddr;
 pub struct Effects {
     /// Datagrams to send.
     pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
+    /// Messages to send over connections, which have to be made if there are none.
+    pub by_connection: Vec<(Identity, Vec<u8>)>,
     /// Members that are new, or back.
     pub up: Vec<Identity>,
     /// Members that died or left.
@@ -53,6 +55,7 @@ impl Effects {
     /// Appends the effects of a later call.
     pub fn add(&mut self, other: Self) {
         self.datagrams.extend(other.datagrams);
+        self.by_connection.extend(other.by_connection);
         self.up.extend(other.up);
         self.down.extend(other.down);
         self.doubt |= other.doubt;

@@ -1,12 +1,10 @@
-//! Telling: datagrams with news to partners, and single statements to those who need them at once.
+//! Telling: which news partners are told, and when.
 
 use super::Membership;
-use super::member::State;
-use super::message::{Draft, Head, Item, Purpose};
+use super::message::{Item, Purpose};
 use super::news::Topic;
 use super::progress::Progress;
 use crate::identity::{Identity, NodeId};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Members up to which partners are chosen anew at each change.
@@ -78,14 +76,9 @@ impl Membership {
         self.tell_at = (!self.news.all_sent()).then(|| self.now + SELDOM_EVERY);
     }
 
-    /// Sends a datagram with as much news for its receiver as fits, to where it lives.
-    pub(super) fn send(&mut self, to: &Identity, purpose: Purpose) {
-        let &Identity { addr, node: to, .. } = to;
-        let mut draft = Draft::new(&self.head(to, purpose));
-        if let Some(known) = self.roster.get(to).filter(|known| known.state != State::Alive) {
-            // For it to deny.
-            draft.add(&Item::Member(known.told()));
-        }
+    /// A message with as much news for its receiver as fits.
+    pub(super) fn with_news(&mut self, to: NodeId, purpose: Purpose) -> Vec<u8> {
+        let mut draft = self.begun(to, purpose);
         while let Some(topic) = self.news.peek(to) {
             let item = match topic {
                 Topic::Member(node) if *node == self.me().node => Some(Item::Member(self.mine)),
@@ -103,15 +96,7 @@ impl Membership {
             }
             self.news.pop(to);
         }
-        self.effects.datagrams.push((addr, draft.finish()));
-    }
-
-    /// Answers a datagram from an address. News is only for members, where they live.
-    pub(super) fn answer_to(&mut self, source: SocketAddr, to: NodeId, purpose: Purpose) {
-        match self.live().get(&to).copied().filter(|known| known.addr == source) {
-            Some(member) => self.send(&member, purpose),
-            None => self.effects.datagrams.push((source, Draft::new(&self.head(to, purpose)).finish())),
-        }
+        draft.finish()
     }
 
     /// True a few times in each second.
@@ -121,26 +106,6 @@ impl Membership {
         }
         self.to_strangers.1 += 1;
         self.to_strangers.1 <= TO_STRANGERS
-    }
-
-    /// Tells a live member something, and at once.
-    pub(super) fn tell_one(&mut self, to: NodeId, items: &[Item]) {
-        if let Some(addr) = self.live().get(&to).map(|to| to.addr) {
-            self.tell_at(addr, to, items);
-        }
-    }
-
-    /// Tells the node at an address something, and at once.
-    pub(super) fn tell_at(&mut self, addr: SocketAddr, to: NodeId, items: &[Item]) {
-        let mut draft = Draft::new(&self.head(to, Purpose::News));
-        for item in items {
-            draft.add(item);
-        }
-        self.effects.datagrams.push((addr, draft.finish()));
-    }
-
-    fn head(&self, to: NodeId, purpose: Purpose) -> Head {
-        Head { level: self.level, from: self.me().node, life: self.mine.life(), to, purpose }
     }
 
     /// Chooses the members that news goes to.

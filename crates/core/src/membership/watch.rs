@@ -263,6 +263,7 @@ impl Membership {
         let Some(known) = self.roster.get(node).copied().filter(|known| known.state == State::Alive) else { return };
         self.learn_member(Member { state: State::Suspect, ..known }, None);
         self.send(&known.identity, Purpose::Ping(0));
+        self.ask_by_connection(&known.identity);
     }
 
     /// Greets some members that are held for dead: a live member denies it.

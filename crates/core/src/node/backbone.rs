@@ -145,8 +145,8 @@ impl Node {
         let me = self.me().node;
         let members: Vec<Member> = backbone.statements().copied().collect();
         self.outside.farewell = Some(backbone.myself().life());
-        let effects = backbone.leave(self.now);
-        self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
+        let mut effects = backbone.leave(self.now);
+        self.say(&mut effects);
         for gateway in members {
             self.contact(gateway, me);
             self.gone_outside(gateway.identity.node);
@@ -222,9 +222,8 @@ impl Node {
     }
 
     /// Carries out the effects of the backbone.
-    pub(super) fn apply_outside(&mut self, effects: Effects) {
-        self.outputs.extend(effects.denied.then_some(Output::Denied));
-        self.outputs.extend(effects.datagrams.into_iter().map(|(to, bytes)| Output::Datagram(to, bytes)));
+    pub(super) fn apply_outside(&mut self, mut effects: Effects) {
+        self.say(&mut effects);
         for gateway in effects.up {
             self.map_outside_soon();
             let said = self.outside.backbone.as_ref().and_then(|backbone| backbone.statement(gateway.node)).copied();

@@ -32,6 +32,8 @@ pub enum Input {
     Wake,
     /// A gossip datagram arrived from this address.
     Datagram(SocketAddr, Vec<u8>),
+    /// The same over the connection of this node, which proved its identity there.
+    Gossip(NodeId, Vec<u8>),
     /// A node greeted us, or answered our greeting: it proved that it has its key, and said this of
     /// itself.
     Met(Member),
@@ -229,6 +231,8 @@ pub enum Input {
 pub enum Output {
     /// Send a gossip datagram.
     Datagram(SocketAddr, Vec<u8>),
+    /// Send the same over a connection, to be made if there is none: no datagram reaches the node.
+    Gossip(Identity, Vec<u8>),
     /// This node had to deny a statement about itself: others may have stopped accepting its
     /// messages. From now on its datagrams need a new seal. It comes before the denial.
     Denied,
@@ -342,6 +346,9 @@ pub enum Notice {
     /// A member announced that nobody should count on it, or takes that back. Meanwhile no node is
     /// sent there.
     Available(NodeId, bool),
+    /// For a while no datagrams have come through between this node and this member, and perhaps
+    /// others ([`super::Node::without_datagrams`]); messages go over connections. Said once.
+    NoDatagrams(Identity),
     /// A peer sent wrong bytes, or broke the protocol, and is banned for this time.
     Blamed(NodeId, Duration),
     /// The stores hold all of this image from now on, or no longer do.

@@ -11,6 +11,7 @@ use crate::membership::{Effects, Member, Membership};
 use crate::placement::{Chain, Holding, Map};
 use crate::record::Record;
 use crate::speed::Classes;
+use crate::time::Time;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -39,11 +40,8 @@ const RECOUNT_AFTER: Duration = Duration::from_millis(50);
 
 impl Node {
     /// Carries out the effects of membership.
-    pub(super) fn apply(&mut self, effects: Effects) {
-        self.outputs.extend(effects.denied.then_some(Output::Denied));
-        for (to, bytes) in effects.datagrams {
-            self.out(Output::Datagram(to, bytes));
-        }
+    pub(super) fn apply(&mut self, mut effects: Effects) {
+        self.say(&mut effects);
         if effects.doubt {
             self.mapped = u64::MAX;
         }
@@ -83,6 +81,15 @@ impl Node {
         self.hear_tags(effects.tags);
     }
 
+    /// Sends what a membership has to say.
+    pub(super) fn say(&mut self, effects: &mut Effects) {
+        self.outputs.extend(effects.denied.then_some(Output::Denied));
+        let datagrams = effects.datagrams.drain(..).map(|(to, bytes)| Output::Datagram(to, bytes));
+        self.outputs.extend(datagrams);
+        let by_connection = effects.by_connection.drain(..).map(|(to, bytes)| Output::Gossip(to, bytes));
+        self.outputs.extend(by_connection);
+    }
+
     /// Sets a timer for what membership wants to do next, unless there is one.
     fn wake_membership(&mut self) {
         let next = self.membership.next_wake();
@@ -118,17 +125,27 @@ impl Node {
         }
     }
 
-    /// A gossip datagram, to whichever of the two memberships it is for.
+    /// A gossip datagram.
     pub(super) fn datagram(&mut self, from: SocketAddr, bytes: &[u8]) {
+        self.hear_gossip(bytes, |membership, now| membership.datagram(from, bytes, now));
+    }
+
+    /// Gossip over a node's connection.
+    pub(super) fn gossip(&mut self, from: NodeId, bytes: &[u8]) {
+        self.hear_gossip(bytes, |membership, now| membership.gossip(from, bytes, now));
+    }
+
+    /// Gossip, to whichever of the two memberships it is for.
+    fn hear_gossip(&mut self, bytes: &[u8], hear: impl FnOnce(&mut Membership, Time) -> Effects) {
         let now = self.now;
         match (message::level(bytes), &mut self.outside.backbone) {
             (Some(Level::Zone), _) => {
-                let effects = self.membership.datagram(from, bytes, now);
+                let effects = hear(&mut self.membership, now);
                 self.apply(effects);
             }
             (Some(Level::Backbone), Some(backbone)) => {
                 let before = backbone.records().changes();
-                let effects = backbone.datagram(from, bytes, now);
+                let effects = hear(backbone, now);
                 if backbone.records().changes() != before {
                     self.map_outside_soon();
                 }
@@ -216,8 +233,15 @@ impl Node {
         let is_there = |node| zone.contains_key(&node) || backbone.is_some_and(|backbone| backbone.contains_key(&node));
         self.peers.sweep(is_there);
         self.look_at_gateways();
+        self.look_for_datagrams();
         self.recount_all();
         self.set(config::SYNC_EVERY, Timer::Sweep);
+    }
+
+    fn look_for_datagrams(&mut self) {
+        let first = self.without_datagrams().next();
+        let was_told = std::mem::replace(&mut self.told_no_datagrams, first.is_some());
+        self.outputs.extend(first.filter(|_| !was_told).map(|member| Output::Notice(Notice::NoDatagrams(member))));
     }
 
     fn verify_some(&mut self) {

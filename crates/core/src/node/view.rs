@@ -263,6 +263,13 @@ impl Node {
         self.peers.trouble(node, self.now).or(suspect).unwrap_or(said)
     }
 
+    /// Live members, of this zone and gateways, between which and this node no datagrams have come
+    /// through for a while, though connections do.
+    pub fn without_datagrams(&self) -> impl Iterator<Item = Identity> + '_ {
+        let levels = [Some(&self.membership), self.outside.backbone.as_ref()];
+        levels.into_iter().flatten().flat_map(|membership| membership.without_datagrams(self.now))
+    }
+
     /// All known zones; in a field without zones, its own only.
     pub fn zones(&self) -> ZonesView {
         let me = *self.me();

@@ -10,3 +10,4 @@ mod room;
 #[path = "../support/signed.rs"]
 mod signed;
 mod speaking;
+mod ways;

@@ -20,7 +20,7 @@ use vfield_core::wire::{
     self, Codec, DialledBack, FrameHeader, Get, HEADER, Kind, Priority, Proof, Refusal, WireError,
 };
 
-const KINDS: [Kind; 26] = [
+const KINDS: [Kind; 27] = [
     Kind::Get,
     Kind::Data,
     Kind::Refuse,
@@ -47,6 +47,7 @@ const KINDS: [Kind; 26] = [
     Kind::PrefetchQuestion,
     Kind::PrefetchLists,
     Kind::Compressed(Codec::Zstd),
+    Kind::Gossip,
 ];
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -343,7 +344,7 @@ fn every_field_is_checked() {
             bytes[at] = byte;
             FrameHeader::decode(&bytes)
         };
-        for later in (27..=255).chain([0]) {
+        for later in (28..=255).chain([0]) {
             assert!(with(0, later).is_ok_and(|header| header.kind == Kind::Unknown(later)));
         }
         for bad in (3..=127).chain(131..=255) {

@@ -22,6 +22,8 @@ pub const COMPARE_EVERY: Duration = vfield_core::config::SYNC_EVERY;
 pub enum Event {
     /// To a member, from an address.
     Datagram(usize, SocketAddr, Vec<u8>),
+    /// To a member, over a connection of this node.
+    Gossip(usize, NodeId, Vec<u8>),
     Tick(usize),
     /// The first exchanges snapshots with the second.
     Sync(usize, usize),
@@ -41,7 +43,11 @@ pub struct Room {
     /// The members with which each has exchanged datagrams.
     pub contacts: Vec<BTreeSet<usize>>,
     pub datagrams: u64,
+    /// Messages over connections.
+    pub by_connection: u64,
     pub loses: Box<dyn Fn(u64, usize, usize) -> bool>,
+    /// True if no connection leads from one to the other.
+    pub parts: Box<dyn Fn(usize, usize) -> bool>,
     pub deaths: Vec<(Time, usize, usize)>,
     /// Which member found another process with its key.
     pub rivals: Vec<(usize, Rival)>,
@@ -59,7 +65,9 @@ impl Room {
             wakes: Vec::new(),
             contacts: Vec::new(),
             datagrams: 0,
+            by_connection: 0,
             loses: Box::new(|_, _, _| false),
+            parts: Box::new(|_, _| false),
             deaths: Vec::new(),
             rivals: Vec::new(),
         }
@@ -105,6 +113,13 @@ impl Room {
                 self.at(DELAY, Event::Datagram(to, from, bytes));
             }
         }
+        for (to, bytes) in effects.by_connection {
+            self.by_connection += 1;
+            let is_there = |other: &usize| *self.members[*other].me() == to && !self.dead.contains(other);
+            if let Some(to) = (0..self.members.len()).find(is_there).filter(|to| !(self.parts)(at, *to)) {
+                self.at(DELAY, Event::Gossip(to, self.members[at].me().node, bytes));
+            }
+        }
         let real = |node| self.members.iter().position(|member| member.me().node == node);
         let down = effects.down.iter().filter_map(|member| real(member.identity.node));
         let deaths: Vec<_> = down.map(|dead| (self.now, at, dead)).collect();
@@ -137,14 +152,19 @@ impl Room {
                     let effects = self.members[to].datagram(from, &bytes, at);
                     self.apply(to, effects);
                 }
+                Event::Gossip(to, from, bytes) if !self.dead.contains(&to) => {
+                    let effects = self.members[to].gossip(from, &bytes, at);
+                    self.apply(to, effects);
+                }
                 Event::Compare(member, number) => {
+                    self.members[member].sweep();
                     self.at(COMPARE_EVERY, Event::Compare(member, number + 1));
                     if let Some(partner) = self.members[member].partner(number) {
                         let partner = self.named(partner.node);
                         self.at(DELAY, Event::Sync(member, partner));
                     }
                 }
-                Event::Sync(a, b) if (self.loses)(self.numbered, a, b) => {}
+                Event::Sync(a, b) if (self.parts)(a, b) => {}
                 Event::Sync(a, b) if self.members[a].has_left() || self.members[b].has_left() => {}
                 Event::Sync(a, b) if !self.dead.contains(&a) && !self.dead.contains(&b) => {
                     let (told, answer) =

@@ -74,6 +74,46 @@ fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
     field.compare(&[]).map_err(Into::into)
 }
 
+/// A firewall with a rule for TCP only: gossip goes over connections, nobody is buried, and all are
+/// told what to open.
+#[test]
+fn a_room_whose_firewalls_drop_udp_works_and_says_so() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nft"), Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let mut field = Field::start(Plan { stores: &[], spare_hosts: 4, ..Plan::default() })?;
+    for number in 0..4 {
+        on(field.host(number), "nft add table inet closed")?;
+        on(field.host(number), "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
+        on(field.host(number), "nft add rule inet closed in udp dport 4440 drop")?;
+    }
+    for number in 0..4 {
+        let node = field.join(number, field.origin.addr(), "40%").ready()?;
+        field.nodes.push(node);
+    }
+    let warned = |status: &serde_json::Value| status["warnings"].to_string().contains("open UDP 4440");
+    field.nodes[0].says("no UDP packet comes through between this node and", ASKED_AGAIN)?;
+    for node in &field.nodes {
+        node.wait_status("it is in its status", ASKED_AGAIN, warned)?;
+    }
+    let covered = |status: &serde_json::Value| status["images"][0]["origin_may_leave"] == true;
+    field.nodes[3].wait_status("all stores are known", NEWS, covered)?;
+    assert!(field.origin.leave(ASKED_AGAIN)?.success());
+    field.compare(&[])?;
+    for node in &mut field.nodes {
+        node.says("left", NEWS)?;
+        assert!(!node.process().log().contains("died or is unreachable"), "{}", node.process().log());
+    }
+    // The rules are taken away: in a while nothing is wrong any more.
+    for number in 0..4 {
+        on(field.host(number), "nft delete table inet closed")?;
+    }
+    for node in &field.nodes {
+        node.wait_status("nothing is wrong any more", ASKED_AGAIN, |status| !warned(status))?;
+    }
+    Ok(())
+}
+
 /// It hands over nothing to a store that nobody can read, and says so with its exit code.
 #[test]
 fn an_origin_leaves_nothing_to_a_store_that_nobody_can_reach() -> Outcome {

@@ -7,6 +7,7 @@
 use super::{Driver, Reply, lock};
 use crate::bootstrap;
 use crate::event::Event;
+use crate::gossip;
 use crate::links::{Ask, Lane};
 use crate::store::found::Adopted;
 use crate::survey;
@@ -122,6 +123,7 @@ impl Driver {
                 self.limits.up.charge(bytes.len() as u64);
                 self.gossip.send(&bytes, self.whereabouts.way_to(to));
             }
+            Output::Gossip(peer, message) => self.links.ask(self, peer, &wire::gossip_frame(&message)),
             Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::Offer(identity) => self.ask_list(identity),
@@ -172,6 +174,9 @@ impl Driver {
                 for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
                     image.set_available(node, available);
                 }
+            }
+            Notice::NoDatagrams(member) => {
+                (self.events)(Event::Warning(gossip::blocked(&[member.addr]).unwrap_or_default()))
             }
             Notice::Blamed(node, pause) => self.blame(node, pause),
             Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),

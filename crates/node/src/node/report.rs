@@ -2,6 +2,7 @@
 
 use super::keeping;
 use crate::driver::Driver;
+use crate::gossip;
 use crate::image::LocalImage;
 use crate::namesakes::{self, Namesake};
 use crate::origin::OriginState;
@@ -34,6 +35,8 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (traffic, peers) = driver.counters.report();
     let mut warnings = driver.warnings();
     warnings.extend(driver.whereabouts.unreached());
+    let without_datagrams: Vec<_> = driver.look(|core| core.without_datagrams().map(|member| member.addr).collect());
+    warnings.extend(gossip::blocked(&without_datagrams));
     let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
     let mut rubbish: BTreeMap<ImageId, Rubbish> = driver.look(Core::rubbish).into_iter().gathered();
     let images: Vec<ImageStatus> = images

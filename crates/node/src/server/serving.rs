@@ -379,6 +379,7 @@ impl<'a> Serving<'a> {
                 self.backlog.told(speed.bytes_per_s());
                 self.driver.apply(Input::Delivers(self.peer.node, speed));
             }
+            Kind::Gossip => self.driver.apply(Input::Gossip(self.peer.node, payload.to_vec())),
             Kind::Here => {
                 let (image, chunks) = wire::decode_here(payload)?;
                 self.here(image, chunks);

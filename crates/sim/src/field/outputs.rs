@@ -70,6 +70,16 @@ impl Field {
                     self.machines[machine].traffic.control_sent += self.links.on_the_wire(bytes.len() as u64);
                 }
             }
+            Output::Gossip(identity, bytes) => {
+                self.note(machine, "gossips", [bytes.len() as u64, 1]);
+                self.trace.bytes(&bytes);
+                if self.number(identity.node).is_none() {
+                    self.machines[machine].abroad.at(now).dials += 1;
+                }
+                if let Some(to) = self.reach(machine, identity) {
+                    self.send(machine, to, Message::Gossip(bytes));
+                }
+            }
             Output::Sync(identity) => {
                 if self.number(identity.node).is_none() {
                     self.machines[machine].abroad.at(now).dials += 1;
@@ -214,7 +224,7 @@ impl Field {
             }
             Notice::TagRefused(..) => self.note(machine, "refuses a tag", [0; 2]),
             // Each machine of this world has a key of its own, and stores in memory.
-            Notice::Rival(_) | Notice::Spent => {}
+            Notice::Rival(_) | Notice::Spent | Notice::NoDatagrams(_) => {}
         }
         if let Err(violation) = self.checks.notice(self, machine, &notice) {
             self.found(violation);

@@ -24,6 +24,10 @@ impl Field {
             self.packets.remove(at);
             return;
         }
+        if way.is_none() && self.walls.drops_datagrams(self.machines[to as usize].place) {
+            self.packets.remove(at);
+            return;
+        }
         if !self.walls.is_empty() && self.is_walled_off(from as usize, to as usize) {
             if way.is_none() {
                 self.packets.remove(at);
@@ -138,6 +142,11 @@ impl Field {
             Message::Speed(speed) => {
                 let node = self.machines[from].identity.node;
                 self.input(to, Input::Delivers(node, speed));
+            }
+            Message::Gossip(bytes) => {
+                let node = self.machines[from].identity.node;
+                let bytes = self.read_datagram(to, bytes);
+                self.input(to, Input::Gossip(node, bytes));
             }
             Message::Datagram(bytes) => {
                 let source = self.machines[from].node.me().addr;

@@ -27,6 +27,7 @@ impl Field {
             Message::Speed(_) => header + 1,
             Message::Sync(bytes)
             | Message::Synced(bytes)
+            | Message::Gossip(bytes)
             | Message::Datagram(bytes)
             | Message::Forged { bytes, .. } => bytes.len() as u64,
             Message::Data { request, .. } => {

@@ -60,6 +60,11 @@ impl Field {
         self.walls.build(wall);
     }
 
+    /// The firewall of a machine drops datagrams from now on, or lets all through.
+    pub fn set_firewall(&mut self, machine: usize, stands: bool) {
+        self.walls.set_firewall(self.machines[machine].place, stands);
+    }
+
     /// True if nothing goes from one machine to another.
     pub fn is_walled_off(&self, from: usize, to: usize) -> bool {
         self.walls.stop(self.machines[from].place, self.machines[to].place)

@@ -55,6 +55,8 @@ pub enum Message {
     Patience,
     /// The speed at which the receiver's answers come.
     Speed(Speed),
+    /// Gossip over a connection.
+    Gossip(Vec<u8>),
     /// Gossip, on no connection.
     Datagram(Vec<u8>),
     /// The same, from a source that its sender may have forged.
@@ -70,7 +72,7 @@ impl Message {
     /// The direction on its lane; `None` for messages without a lane.
     pub const fn way(&self) -> Option<Way> {
         match self {
-            Self::Get { .. } | Self::Cancel(_) | Self::Sync(_) | Self::Speed(_) => Some(Way::Forward),
+            Self::Get { .. } | Self::Cancel(_) | Self::Sync(_) | Self::Speed(_) | Self::Gossip(_) => Some(Way::Forward),
             Self::Data { .. } | Self::Refuse(..) | Self::Redirect(..) | Self::Synced(_) | Self::Patience => {
                 Some(Way::Back)
             }

@@ -15,6 +15,8 @@ pub struct Wall {
 #[derive(Debug, Default)]
 pub struct Walls {
     walls: Vec<Wall>,
+    /// Places whose firewalls drop datagrams, and let connections through.
+    firewalls: BTreeSet<u32>,
 }
 
 impl Walls {
@@ -26,6 +28,20 @@ impl Walls {
     /// Tears all down.
     pub fn fall(&mut self) {
         self.walls.clear();
+    }
+
+    /// Lets no datagram through to a place any more, or lets all through.
+    pub fn set_firewall(&mut self, place: u32, stands: bool) {
+        if stands {
+            self.firewalls.insert(place)
+        } else {
+            self.firewalls.remove(&place)
+        };
+    }
+
+    /// True if no datagram goes to this place.
+    pub fn drops_datagrams(&self, to: u32) -> bool {
+        self.firewalls.contains(&to)
     }
 
     /// Removes one such wall.

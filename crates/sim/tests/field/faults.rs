@@ -4,7 +4,7 @@
 use crate::{field_of, filled_field, ms, one_image, secs};
 use std::time::Duration;
 use vfield_core::identity::NodeId;
-use vfield_core::node::Input;
+use vfield_core::node::{Input, Notice};
 use vfield_core::placement::{Arc, Filled};
 use vfield_core::record::{Record, Subject};
 use vfield_core::signing::{Signature, Simulated};
@@ -55,6 +55,44 @@ fn a_death_during_reads_delays_nobody_for_a_second() {
         field.kill(nodes[0], at_once);
         field.until_read(&readers, secs(20));
         assert!(longest_wait(&field, &readers) < secs(1), "waited {:?}", longest_wait(&field, &readers));
+    }
+}
+
+/// Firewalls drop datagrams and let connections through, at some machines or at all. Nobody is
+/// buried, a newcomer is known soon, and a death is found as fast. Without the firewalls datagrams
+/// are used again.
+#[test]
+fn gossip_goes_over_connections_where_no_datagrams_come_through() {
+    for (seed, behind) in [(1, 1..2), (2, 0..8), (3, 3..6), (4, 0..8)] {
+        let (mut field, mut nodes) = filled_field(seed, 8, 200);
+        let behind: Vec<usize> = behind.map(|at| if at == 0 { 0 } else { nodes[at - 1] }).collect();
+        behind.iter().for_each(|machine| field.set_firewall(*machine, true));
+        field.run(secs(20));
+        let node = field.join(0, &[(0, 100)]);
+        nodes.push(node);
+        let everybody = |field: &Field, nodes: &[usize]| {
+            nodes.iter().all(|node| field.machines[*node].node.members().len() == nodes.len() + 1)
+        };
+        field.until("all know the newcomer", secs(5), |field| everybody(field, &nodes));
+        field.run(secs(20));
+        let is_told = |machine: &&usize| field.machines[**machine].node.without_datagrams().next().is_some();
+        assert_eq!(behind.iter().filter(is_told).count(), behind.len(), "seed {seed}");
+        for &node in nodes.iter().chain([&0]) {
+            let went = field.machines[node].notices.iter().find(|(_, notice)| matches!(notice, Notice::Down(_)));
+            assert!(went.is_none(), "seed {seed}: node {node}: {went:?}");
+        }
+        let dead = nodes.remove(2);
+        let (identity, start) = (field.machines[dead].identity, field.now());
+        field.kill(dead, false);
+        field.run(ms(3000));
+        for &node in &nodes {
+            let found = field.machines[node].down_notice(identity).map(|at| at - start);
+            assert!(found.is_some_and(|found| found <= ms(2500)), "seed {seed}: {node} found it after {found:?}");
+        }
+        behind.iter().for_each(|machine| field.set_firewall(*machine, false));
+        let nowhere =
+            |field: &Field| nodes.iter().all(|at| field.machines[*at].node.without_datagrams().next().is_none());
+        field.until("datagrams are used again", secs(30), nowhere);
     }
 }
 
