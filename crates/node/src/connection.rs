@@ -5,6 +5,7 @@
 //! frames.
 
 use crate::incoming::Incoming;
+use crate::segments::Dialled;
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -26,19 +27,21 @@ pub struct Connection {
     pub key: Option<KeyId>,
     /// The latest version of the protocol that both sides speak, once they have greeted.
     pub version: u32,
+    /// How this node made it; `None` if the other side did.
+    pub dialled: Option<Dialled>,
 }
 
 impl Connection {
     /// Without a seal.
     pub const fn open(stream: TcpStream) -> Self {
-        Self { stream, incoming: Incoming::new(None), sealer: None, key: None, version: VERSION_LEAST }
+        Self { stream, incoming: Incoming::new(None), sealer: None, key: None, version: VERSION_LEAST, dialled: None }
     }
 
     /// A connection sealed by two nodes that have proved themselves.
     pub fn sealed(stream: TcpStream, channel: Channel) -> Self {
         let Channel { sealer, opener, key, binding: _ } = channel;
         let (incoming, version) = (Incoming::new(Some(opener)), VERSION_LEAST);
-        Self { stream, incoming, sealer: Some(sealer), key: Some(key), version }
+        Self { stream, incoming, sealer: Some(sealer), key: Some(key), version, dialled: None }
     }
 
     /// Sends all of `bytes`.

@@ -313,7 +313,8 @@ impl Driver {
     pub fn me(&self) -> Me {
         let (member, latest) = self.look(|core| (*core.myself(), core.latest()));
         let (key, keys, admission) = (Arc::clone(&self.key), self.keys.ring(), self.admissions.admission());
-        Me { member, latest, key, keys, admission, guest: false }
+        let carrying = Arc::clone(&self.whereabouts.carrying);
+        Me { member, latest, key, keys, admission, carrying, guest: false }
     }
 
     /// The image with this id, if this node takes part in it.

@@ -5,6 +5,7 @@
 //! operation. So the dialling side can only guess why a connection failed.
 
 use crate::connection::Connection;
+use crate::segments::{Carrying, Dialled, Segments};
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
@@ -141,6 +142,8 @@ pub struct Me {
     pub keys: Option<KeyRing>,
     /// The nodes that are admitted.
     pub admission: Arc<Admission>,
+    /// The segments that carry to others.
+    pub carrying: Arc<Carrying>,
     /// True to say nothing of itself.
     pub guest: bool,
 }
@@ -180,13 +183,29 @@ pub async fn dial(addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetEr
 
 /// The same, with another bound for connecting.
 pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetError> {
-    let connecting = timeout(bound, TcpStream::connect(addr));
+    let segments = me.carrying.to(addr);
+    dial_with(segments, bound, addr, me).await
+}
+
+/// The same, with such segments, also if others are known to carry.
+pub async fn dial_by(segments: Segments, addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetError> {
+    dial_with(segments, CONNECT, addr, me).await
+}
+
+async fn dial_with(
+    segments: Segments,
+    bound: Duration,
+    addr: SocketAddr,
+    me: Me,
+) -> Result<(Greeted, Member), GreetError> {
+    let connecting = timeout(bound, segments.connect(addr));
     let stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
     set_options(&stream)?;
     let with_key = me.keys.is_some();
     let met = async {
         let handshake = me.keys.as_ref().map(|ring| Handshake::dial(ring.spoken()));
-        let (connection, binding) = prove(stream, handshake).await?;
+        let (mut connection, binding) = prove(stream, handshake).await?;
+        connection.dialled = Some(Dialled::new(addr, segments, Arc::clone(&me.carrying)));
         meet(connection, &me, addr, true, &binding).await
     };
     let met = timeout(GREET, met).await.map_err(|_| GreetError::TimedOut)?;

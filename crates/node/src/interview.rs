@@ -6,6 +6,7 @@
 use crate::connection::Connection;
 use crate::driver::Driver;
 use crate::greet::{self, GreetError};
+use crate::segments::Dialled;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -112,7 +113,11 @@ impl Guest {
                 }
             }
         };
-        timeout(ANSWER, exchange).await.map_err(|_| GreetError::TimedOut)?
+        let answer = timeout(ANSWER, exchange).await;
+        answer.unwrap_or_else(|_| {
+            self.0.dialled.iter().for_each(Dialled::is_stuck);
+            Err(GreetError::TimedOut)
+        })
     }
 }
 

@@ -46,6 +46,7 @@ mod pursued;
 pub mod reader;
 mod reading;
 pub mod route;
+pub mod segments;
 pub mod server;
 mod slices;
 pub mod sockets;

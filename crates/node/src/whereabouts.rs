@@ -12,6 +12,7 @@
 use crate::driver::Driver;
 use crate::event::Event;
 use crate::greet::{self, GreetError, Greeted};
+use crate::segments::Carrying;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -49,6 +50,8 @@ pub struct Whereabouts {
     /// Nodes that were logged, each with the wrong address.
     reported: Mutex<BTreeSet<(IpAddr, SocketAddr)>>,
     dialling: Semaphore,
+    /// The segments that carry to others.
+    pub carrying: Arc<Carrying>,
 }
 
 impl Whereabouts {
@@ -60,6 +63,7 @@ impl Whereabouts {
             detours: RwLock::default(),
             reported: Mutex::default(),
             dialling: Semaphore::new(AT_ONCE),
+            carrying: Arc::default(),
         }
     }
 

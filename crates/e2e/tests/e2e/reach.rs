@@ -114,6 +114,28 @@ fn a_room_whose_firewalls_drop_udp_works_and_says_so() -> Outcome {
     Ok(())
 }
 
+/// Machines with jumbo frames at a switch without: it drops long packets, and tells nobody.
+#[test]
+fn a_room_that_loses_long_packets_reads_and_says_so() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = vfield_lab::Lab::best(3)?;
+    for number in 0..3 {
+        // The cable's other end has 1500. It would take a long packet that is to be cut yet, so
+        // there are none.
+        on(lab.host(number), "ip link set eth0 mtu 9000 gso_max_segs 1")?;
+    }
+    let mut field = Field::on(lab, Plan { stores: &["60%", "60%"], ..Plan::default() })?;
+    field.covered()?;
+    field.compare(&[])?;
+    let text = format!("packets of more than 1500 bytes do not come from {}", field.origin.addr().ip());
+    field.nodes[0].says(&text, NEWS)?;
+    let warned = |status: &serde_json::Value| status["warnings"].to_string().contains(&text);
+    field.nodes[0].wait_status("it is in its status", NEWS, warned)?;
+    Ok(())
+}
+
 /// It hands over nothing to a store that nobody can read, and says so with its exit code.
 #[test]
 fn an_origin_leaves_nothing_to_a_store_that_nobody_can_reach() -> Outcome {

@@ -14,10 +14,12 @@ use crate::connection::{Connection, Outbound, Written};
 use crate::driver::Driver;
 use crate::field_keys::FieldKeys;
 use crate::greet;
+use crate::segments::{self, Segments};
 use crate::traffic::PeerCounters;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -180,12 +182,15 @@ impl Lane {
     }
 
     async fn run(self: Arc<Self>, driver: Arc<Driver>) {
-        let mut dialled = self.dial(&driver).await;
+        let mut dialled = self.dial(&driver, None).await;
+        // The segments of a connection that has carried nothing long, in bytes.
+        let mut silent = None;
         let ended = loop {
             match dialled {
-                Ok(connection) => match self.serve(&driver, connection).await {
-                    Ended::Replaced(connection) => {
+                Ok(connection) => match self.serve(&driver, connection, silent).await {
+                    Ended::Replaced(connection, before) => {
                         self.start_over(&driver);
+                        silent = before.or(silent);
                         dialled = Ok(*connection);
                     }
                     Ended::Broken(broken) => break broken,
@@ -212,9 +217,10 @@ impl Lane {
         }
     }
 
-    async fn dial(&self, driver: &Arc<Driver>) -> Result<Connection, Broken> {
-        let greeted = greet::dial(driver.whereabouts.way_to(self.peer.addr), driver.me()).await;
-        let (met, member) = greeted.map_err(|_| Broken::Lost)?;
+    async fn dial(&self, driver: &Arc<Driver>, segments: Option<Segments>) -> Result<Connection, Broken> {
+        let (to, me) = (driver.whereabouts.way_to(self.peer.addr), driver.me());
+        let segments = segments.unwrap_or_else(|| me.carrying.to(to));
+        let (met, member) = greet::dial_by(segments, to, me).await.map_err(|_| Broken::Lost)?;
         driver.apply(Input::Met(member));
         // If another process has taken the address, the wanted peer is gone, and this one is there.
         if met.node == self.peer.node { Ok(met.connection) } else { Err(Broken::Lost) }
@@ -243,9 +249,13 @@ impl Lane {
         }
     }
 
-    async fn serve(&self, driver: &Arc<Driver>, connection: Connection) -> Ended {
-        let Connection { stream, incoming, sealer, key, version } = connection;
+    /// Serves a connection until it ends. `silent` says how long the segments were of one before it
+    /// that carried nothing.
+    async fn serve(&self, driver: &Arc<Driver>, connection: Connection, mut silent: Option<u32>) -> Ended {
+        let Connection { stream, incoming, sealer, key, version, dialled } = connection;
         let stream = Arc::new(stream);
+        let segments = dialled.as_ref().map_or(Segments::Path, |dialled| dialled.segments);
+        let carries = AtomicBool::new(false);
         {
             let mut state = self.state();
             (state.outbound, state.key) = (Some(Outbound { stream: Arc::clone(&stream), sealer }), key);
@@ -259,7 +269,10 @@ impl Lane {
         }
         let mut receiver = Receiver::new(driver, self.peer, Arc::clone(&self.counters), incoming);
         let mut pause = pin!(tokio::time::sleep(PROGRESS_EVERY));
-        let mut silence = Silence::new(|| Box::pin(self.dial(driver)));
+        let mut silence = Silence::new(|| {
+            let next = if carries.load(Ordering::Relaxed) { segments } else { segments.next() };
+            Box::pin(self.dial(driver, Some(next)))
+        });
         loop {
             let quiet = receiver.inbound.is_quiet();
             if quiet && pause.is_elapsed() {
@@ -275,7 +288,10 @@ impl Lane {
             });
             let unasked = match stirred.await {
                 Stirred::Closed => return Broken::Lost.into(),
-                Stirred::Replaced(connection) => return Ended::Replaced(connection),
+                Stirred::Replaced(connection) => {
+                    let before = (!receiver.carries).then(|| segments::length(&stream));
+                    return Ended::Replaced(connection, before);
+                }
                 Stirred::Readable => false,
                 Stirred::Paused => true,
             };
@@ -283,6 +299,10 @@ impl Lane {
             loop {
                 let mut allowed = self.allowance(driver).await;
                 let received = receiver.receive(self, &stream, unasked, &mut allowed);
+                if receiver.carries && !carries.swap(true, Ordering::Relaxed) {
+                    let told = dialled.as_ref().zip(silent.take()).and_then(|(way, before)| way.carries(before));
+                    told.into_iter().for_each(|warning| driver.warn(warning));
+                }
                 if allowed <= TURN_BYTES {
                     driver.limits.down.give_back(allowed);
                 }
@@ -380,7 +400,8 @@ impl State {
 /// How a connection of a lane ended.
 enum Ended {
     /// It owed answers and was silent; this connection replaces it.
-    Replaced(Box<Connection>),
+    /// If it carried nothing long, it had segments of so many bytes.
+    Replaced(Box<Connection>, Option<u32>),
     /// And the lane with it.
     Broken(Broken),
 }

@@ -12,6 +12,7 @@ use crate::compression::{self, Compressed};
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::incoming::Incoming;
+use crate::segments;
 use crate::store::{Check, Inserted};
 use crate::trace::{Did, micros};
 use crate::traffic::PeerCounters;
@@ -60,6 +61,8 @@ pub(super) struct Receiver<'a> {
     /// What the core is to hear, and how many bytes came with it.
     inputs: Vec<Input>,
     untold_bytes: u64,
+    /// True once an answer has come that is longer than a packet.
+    pub carries: bool,
 }
 
 /// The moment at which an answer began to come, and the bytes of chunks until then: from all peers,
@@ -85,6 +88,7 @@ impl<'a> Receiver<'a> {
             begun: Begun { at: now, all: 0, peers: 0 },
             inputs: Vec::with_capacity(FRAMES_MAX),
             untold_bytes: 0,
+            carries: false,
         }
     }
 
@@ -201,6 +205,7 @@ impl<'a> Receiver<'a> {
             _ if ask.slice.is_some() => return Err(WireError::Field("kind").into()),
             _ => self.chunk(&ask, header),
         };
+        self.carries |= header.length >= segments::LONG;
         self.inputs.push(input);
         self.untold_bytes += u64::from(header.length);
         // A reader of this chunk does not wait for others, and links are measured by when chunks
