@@ -11,7 +11,7 @@ use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -71,25 +71,45 @@ impl Segments {
 
 /// The segments that carry, by address.
 #[derive(Debug, Default)]
-pub struct Carrying(Mutex<BTreeMap<SocketAddr, (Segments, Instant)>>);
+pub struct Carrying(Mutex<BTreeMap<SocketAddr, Found>>);
+
+/// Knowledge of the way to an address.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    segments: Segments,
+    at: Instant,
+    /// Seen twice in a row. A peer that was busy for a moment looks the same once.
+    sure: bool,
+}
 
 impl Carrying {
     /// The segments to begin with.
     pub fn to(&self, addr: SocketAddr) -> Segments {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&addr).filter(|(_, at)| at.elapsed() < KEPT_FOR).map_or(Segments::Path, |(segments, _)| *segments)
+        let found = self.found().get(&addr).copied();
+        found.filter(|found| found.sure && found.at.elapsed() < KEPT_FOR).map_or(Segments::Path, |found| found.segments)
     }
 
-    /// True if that is news.
-    fn keep(&self, addr: SocketAddr, segments: Segments) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Shorter segments carried than the kernel would take. True if it is sure now, and was not
+    /// before.
+    fn saw(&self, addr: SocketAddr, segments: Segments) -> bool {
+        let before = self.found().get(&addr).copied().filter(|found| found.at.elapsed() < KEPT_FOR);
+        let again = before.is_some_and(|before| before.segments == segments);
+        self.keep(addr, segments, again);
+        again && before.is_some_and(|before| !before.sure)
+    }
+
+    fn keep(&self, addr: SocketAddr, segments: Segments, sure: bool) {
+        let mut known = self.found();
         if known.len() >= KEPT_MAX {
-            known.retain(|_, (_, at)| at.elapsed() < KEPT_FOR);
+            known.retain(|_, found| found.at.elapsed() < KEPT_FOR);
         }
-        if known.len() >= KEPT_MAX && !known.contains_key(&addr) {
-            return false;
+        if known.len() < KEPT_MAX || known.contains_key(&addr) {
+            known.insert(addr, Found { segments, at: Instant::now(), sure });
         }
-        known.insert(addr, (segments, Instant::now())).is_none_or(|(before, _)| before != segments)
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Found>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,15 +131,21 @@ impl Dialled {
 
     /// An answer did not come in time: the next connection is made with other segments.
     pub fn is_stuck(&self) {
-        let _ = self.carrying.keep(self.to, self.segments.next());
+        self.carrying.keep(self.to, self.segments.next(), true);
     }
 
-    /// A long answer came after a connection with segments of `before` bytes had carried none.
-    /// Returns what to tell people if jumbo frames may be the cause.
-    pub fn carries(&self, before: u32) -> Option<String> {
-        let (bytes, ip) = (self.segments.bytes()?, self.to.ip());
-        let is_news = self.carrying.keep(self.to, self.segments);
-        (is_news && before > ETHERNET && before > bytes).then(|| {
+    /// A long answer came. `before` is the length of the segments of a connection that had carried
+    /// none and was replaced by this one, in bytes. Returns the words to people if jumbo frames are
+    /// the cause, once.
+    pub fn carries(&self, before: Option<u32>) -> Option<String> {
+        let ip = self.to.ip();
+        let (Some(before), Some(bytes)) = (before, self.segments.bytes()) else {
+            if self.segments == Segments::Path {
+                self.carrying.found().remove(&self.to);
+            }
+            return None;
+        };
+        (self.carrying.saw(self.to, self.segments) && before > ETHERNET && before > bytes).then(|| {
             format!(
                 "packets of more than 1500 bytes do not come from {ip}, shorter ones do: compare the MTU of both \
                  machines, and of the switches between them (ip link; ping -M do -s 8000 {ip})"
@@ -157,13 +183,19 @@ mod tests {
         let (to, carrying) = (([198, 18, 0, 1], 4440).into(), Arc::new(Carrying::default()));
         assert_eq!(carrying.to(to), Segments::Path);
         let dialled = |segments| Dialled::new(to, segments, Arc::clone(&carrying));
-        assert_eq!(dialled(Segments::Path).carries(8948), None, "nothing was tried");
-        assert!(dialled(Segments::Ethernet).carries(8948).is_some_and(|said| said.contains("198.18.0.1")));
-        assert_eq!((dialled(Segments::Ethernet).carries(8948), carrying.to(to)), (None, Segments::Ethernet));
-        // Of usual packets nothing is told: something else may have been the cause.
+        // Once, the peer may have been busy; and so it was if long segments carry the next time.
+        assert_eq!((dialled(Segments::Ethernet).carries(Some(8948)), carrying.to(to)), (None, Segments::Path));
+        assert_eq!(dialled(Segments::Path).carries(None), None);
+        assert_eq!((dialled(Segments::Ethernet).carries(Some(8948)), carrying.to(to)), (None, Segments::Path));
+        assert!(dialled(Segments::Ethernet).carries(Some(8948)).is_some_and(|said| said.contains("198.18.0.1")));
+        assert_eq!((dialled(Segments::Ethernet).carries(Some(8948)), carrying.to(to)), (None, Segments::Ethernet));
+        assert_eq!((dialled(Segments::Ethernet).carries(None), carrying.to(to)), (None, Segments::Ethernet));
         dialled(Segments::Ethernet).is_stuck();
         assert_eq!(carrying.to(to), Segments::Least);
-        assert_eq!(dialled(Segments::Least).carries(1440), None);
+        // Of usual packets nothing is told: something else may have been the cause.
+        for _ in 0..3 {
+            assert_eq!(dialled(Segments::Least).carries(Some(1440)), None);
+        }
         dialled(Segments::Least).is_stuck();
         assert_eq!(carrying.to(to), Segments::Path, "length was not the cause");
     }

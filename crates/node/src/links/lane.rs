@@ -300,7 +300,7 @@ impl Lane {
                 let mut allowed = self.allowance(driver).await;
                 let received = receiver.receive(self, &stream, unasked, &mut allowed);
                 if receiver.carries && !carries.swap(true, Ordering::Relaxed) {
-                    let told = dialled.as_ref().zip(silent.take()).and_then(|(way, before)| way.carries(before));
+                    let told = dialled.as_ref().and_then(|dialled| dialled.carries(silent.take()));
                     told.into_iter().for_each(|warning| driver.warn(warning));
                 }
                 if allowed <= TURN_BYTES {
