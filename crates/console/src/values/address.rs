@@ -68,6 +68,10 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
         let bad = |why: &str| BadValue::new(format!("{text:?} is not an address{why}"), HINT);
+        if is_link_local(text) {
+            let why = format!("{text:?} is a link-local address, which no other machine can use as it is");
+            return Err(BadValue::new(why, "give another address of that machine: `ip address` shows them"));
+        }
         if let Some(rest) = text.strip_prefix('[') {
             let (ip, after) = rest.split_once(']').ok_or_else(|| bad(": the ] is missing"))?;
             let ip: Ipv6Addr = ip.parse().map_err(|_| bad(": the text in brackets is no IPv6 address"))?;
@@ -104,6 +108,13 @@ impl fmt::Display for Address {
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
+}
+
+/// True for an address of IPv6 that holds on one link, with a zone or without, and a port or not.
+/// The zone is another one on each machine.
+fn is_link_local(text: &str) -> bool {
+    let bare = text.trim_start_matches('[').split(['%', ']']).next().unwrap_or_default();
+    bare.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_unicast_link_local())
 }
 
 fn parse_port(text: &str, port: &str) -> Result<u16, BadValue> {
@@ -171,6 +182,15 @@ mod tests {
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn link_local_addresses_are_refused_with_the_reason() {
+        for text in ["fe80::1", "fe80::1%eth0", "[fe80::1]", "[fe80::1%eth0]:4440", "febf::1%2"] {
+            let why = text.parse::<Address>().unwrap_err().to_string();
+            assert!(why.contains("is a link-local address"), "{text}: {why}");
+        }
+        assert!("fec0::1".parse::<Address>().is_ok());
     }
 
     #[test]
