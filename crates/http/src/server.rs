@@ -31,15 +31,21 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Answers clients for as long as it is polled.
 pub async fn serve(listener: TcpListener, visitors: Arc<Visitors>, site: Arc<Site>) {
+    let mut fails = false;
     loop {
         match listener.accept().await {
             // While it waits for room, those behind it wait in the kernel.
-            Ok((stream, addr)) => match visitors.admit(addr.ip()).await {
-                Some(place) => drop(tokio::spawn(entertain(stream, place, Arc::clone(&site)))),
-                None => tracing::debug!(%addr, "turned away: its address has too many connections"),
-            },
+            Ok((stream, addr)) => {
+                fails = false;
+                match visitors.admit(addr.ip()).await {
+                    Some(place) => drop(tokio::spawn(entertain(stream, place, Arc::clone(&site)))),
+                    None => tracing::debug!(%addr, "turned away: its address has too many connections"),
+                }
+            }
             Err(error) => {
-                tracing::warn!(%error, "accepting");
+                if !std::mem::replace(&mut fails, true) {
+                    tracing::warn!(%error, "accepting a client failed, trying again");
+                }
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }

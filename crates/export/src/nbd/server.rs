@@ -325,6 +325,8 @@ async fn accept(
     tasks: &mut JoinSet<Option<Handed>>,
 ) {
     let mut client = 0_u64;
+    // Said once until a client is accepted again: one that tries all the time would fill a log.
+    let mut said = false;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -345,16 +347,21 @@ async fn accept(
         }
         let socket = match accepted {
             Ok(_) if tasks.len() >= shared.limits.connections => {
-                tracing::warn!(limit = shared.limits.connections, "too many clients, turned one away");
+                if !std::mem::replace(&mut said, true) {
+                    tracing::warn!(limit = shared.limits.connections, "too many clients, turning some away");
+                }
                 continue;
             }
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!(%error, "accepting a client failed");
+                if !std::mem::replace(&mut said, true) {
+                    tracing::warn!(%error, "accepting a client failed, trying again");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        said = false;
         client += 1;
         let (shared, stop) = (shared.clone(), stop_of(connections));
         tasks.spawn(async move {
