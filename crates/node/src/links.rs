@@ -111,6 +111,16 @@ impl Links {
         self.demand(driver, peer).send(frame);
     }
 
+    /// Sends a peer a message of gossip. If the peer cannot be reached, gossip itself finds out.
+    pub fn gossip(&self, driver: &Arc<Driver>, peer: Identity, message: &[u8]) {
+        let lane = {
+            let mut peers = self.peers();
+            let lanes = peers.entry(peer.node).or_default();
+            lanes.gossip(|lane| lane.leads_to(&peer), || Lane::open(driver, peer, Role::Further))
+        };
+        lane.send(&wire::gossip_frame(message));
+    }
+
     /// Sends a peer a frame that is not answered, if there is a connection.
     pub fn tell(&self, peer: NodeId, frame: &[u8]) {
         let lane = self.peers().get(&peer).and_then(|lanes| lanes.all().next().cloned());

@@ -100,9 +100,9 @@ fn a_room_whose_firewalls_drop_udp_works_and_says_so() -> Outcome {
     field.nodes[3].wait_status("all stores are known", NEWS, covered)?;
     assert!(field.origin.leave(ASKED_AGAIN)?.success());
     field.compare(&[])?;
-    for node in &mut field.nodes {
-        node.says("left", NEWS)?;
-        assert!(!node.process().log().contains("died or is unreachable"), "{}", node.process().log());
+    for node in &field.nodes {
+        // A machine far too busy may bury one for a moment; without gossip nobody stays for long.
+        node.wait_status("all others live", NEWS, |status| live(status).len() == 4 && covered(status))?;
     }
     // The rules are taken away: in a while nothing is wrong any more.
     for number in 0..4 {

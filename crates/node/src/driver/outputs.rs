@@ -123,7 +123,7 @@ impl Driver {
                 self.limits.up.charge(bytes.len() as u64);
                 self.gossip.send(&bytes, self.whereabouts.way_to(to));
             }
-            Output::Gossip(peer, message) => self.links.ask(self, peer, &wire::gossip_frame(&message)),
+            Output::Gossip(peer, message) => self.links.gossip(self, peer, &message),
             Output::Denied => self.gossip.renew(Instant::now()),
             Output::Sync(identity) => self.links.sync(self, identity),
             Output::Offer(identity) => self.ask_list(identity),

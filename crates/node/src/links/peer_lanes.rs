@@ -1,6 +1,7 @@
 //! The lanes to one peer, and the one that a request goes on.
 //!
-//! One lane is for demands, the others are for the rest. A lane has one task, so it carries what
+//! One lane is for demands, the others are for the rest. Gossip has a lane of its own if it needs
+//! one, so that no chunk delays a sign of life. A lane has one task, so it carries what
 //! one processor receives, verifies and stores. A peer that brings nearly as much gets further
 //! lanes for the rest, at most one for each of the node's threads. A slower link has one, since
 //! nothing is gained by more. [`super::Links`] owns this.
@@ -38,6 +39,7 @@ pub struct PeerLanes {
     bulk: Vec<Arc<Lane>>,
     width: Width,
     run: Option<Run>,
+    gossip: Option<Arc<Lane>>,
 }
 
 /// Chunks that go on one lane.
@@ -53,6 +55,12 @@ impl PeerLanes {
     pub fn demand(&mut self, fits: impl Fn(&Lane) -> bool, open: impl FnOnce() -> Arc<Lane>) -> Arc<Lane> {
         self.demand = self.demand.take().filter(|lane| fits(lane));
         Arc::clone(self.demand.get_or_insert_with(open))
+    }
+
+    /// The lane for gossip; `open` makes one.
+    pub fn gossip(&mut self, fits: impl Fn(&Lane) -> bool, open: impl FnOnce() -> Arc<Lane>) -> Arc<Lane> {
+        self.gossip = self.gossip.take().filter(|lane| fits(lane));
+        Arc::clone(self.gossip.get_or_insert_with(open))
     }
 
     /// The lane for any other request, which is for `bytes`; `open` makes one.
@@ -107,14 +115,16 @@ impl PeerLanes {
         self.demand = self.demand.take().filter(|known| !is_it(known));
         self.run = self.run.take().filter(|run| !is_it(&run.lane));
         self.bulk.retain(|known| !is_it(known));
-        if lane.role() == Role::Further {
+        if self.gossip.as_ref().is_some_and(is_it) {
+            self.gossip = None;
+        } else if lane.role() == Role::Further {
             self.width.narrow(now);
         }
     }
 
     /// All lanes, those for the rest first.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Lane>> {
-        self.bulk.iter().chain(&self.demand)
+        self.bulk.iter().chain(&self.demand).chain(&self.gossip)
     }
 
     /// Forgets and closes the lanes that are not to stay.
@@ -122,12 +132,13 @@ impl PeerLanes {
         self.all().filter(|lane| !stays(lane)).for_each(|lane| lane.close());
         self.bulk.retain(|lane| stays(lane));
         self.demand = self.demand.take().filter(|lane| stays(lane));
+        self.gossip = self.gossip.take().filter(|lane| stays(lane));
         self.run = None;
     }
 
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
-        self.bulk.is_empty() && self.demand.is_none()
+        self.bulk.is_empty() && self.demand.is_none() && self.gossip.is_none()
     }
 }
 
