@@ -24,16 +24,17 @@ const HEADERS: usize = 48;
 /// Most addresses in a line.
 const NAMED_MAX: usize = 3;
 
-/// What to tell if no datagrams come through to these members; `None` without any.
-pub fn blocked(members: &[SocketAddr]) -> Option<String> {
-    let first = members.first()?;
-    let named: Vec<String> = members.iter().take(NAMED_MAX).map(|addr| addr.ip().to_string()).collect();
-    let others = members.len() - named.len();
-    let more = if others > 0 { format!(" and {others} others") } else { String::new() };
+/// The words to people if no datagrams come through to this member, and to `others`.
+pub fn blocked(first: SocketAddr, others: &[SocketAddr]) -> String {
+    let all = std::iter::once(&first).chain(others);
+    let named: Vec<String> = all.take(NAMED_MAX).map(|addr| addr.ip().to_string()).collect();
+    let unnamed = 1 + others.len() - named.len();
+    let more = if unnamed > 0 { format!(" and {unnamed} others") } else { String::new() };
     let (named, port) = (named.join(", "), first.port());
-    Some(format!(
-        "no UDP packet comes through between this node and {named}{more}: open UDP {port}, both ways; until then gossip takes TCP"
-    ))
+    format!(
+        "no UDP packet comes through between this node and {named}{more}: open UDP {port}, both ways; until then \
+         gossip takes TCP"
+    )
 }
 
 /// The socket for gossip, and its seals.

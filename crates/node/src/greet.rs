@@ -183,21 +183,21 @@ pub async fn dial(addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetEr
 
 /// The same, with another bound for connecting.
 pub async fn dial_within(bound: Duration, addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetError> {
-    let segments = me.carrying.to(addr);
-    dial_with(segments, bound, addr, me).await
+    dial_with(None, bound, addr, me).await
 }
 
-/// The same, with such segments, also if others are known to carry.
-pub async fn dial_by(segments: Segments, addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetError> {
+/// The same, with such segments; `None` for those that are known to carry.
+pub async fn dial_by(segments: Option<Segments>, addr: SocketAddr, me: Me) -> Result<(Greeted, Member), GreetError> {
     dial_with(segments, CONNECT, addr, me).await
 }
 
 async fn dial_with(
-    segments: Segments,
+    segments: Option<Segments>,
     bound: Duration,
     addr: SocketAddr,
     me: Me,
 ) -> Result<(Greeted, Member), GreetError> {
+    let segments = segments.unwrap_or_else(|| me.carrying.to(addr));
     let connecting = timeout(bound, segments.connect(addr));
     let stream = connecting.await.map_err(|_| GreetError::TimedOut)??;
     set_options(&stream)?;

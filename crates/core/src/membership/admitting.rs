@@ -38,9 +38,7 @@ impl Membership {
     pub fn sweep(&mut self) {
         let (me, live) = (self.me().node, self.roster.live());
         self.misquoted.retain(|node| live.contains_key(node));
-        // A dead one is greeted as it was last heard.
-        let roster = &self.roster;
-        self.ways.retain(|node, heard| roster.get(node).is_some() && (heard || !live.contains_key(&node)), self.now);
+        self.ways.sweep(&self.roster, self.now);
         self.records.retain(|node| node == me || live.contains_key(&node));
         self.verified.retain(|node, _| self.roster.get(*node).is_some());
         self.verified_records.retain(|key, _| self.records.get(key).is_some());

@@ -9,6 +9,7 @@ use super::Membership;
 use super::effects::{Effects, TagNews};
 use super::member::{Member, State};
 use super::message::{self, Draft, Head, Item, Purpose};
+use super::roster::Roster;
 use crate::identity::{Identity, NodeId};
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -54,9 +55,11 @@ impl Ways {
         }
     }
 
-    /// Forgets members that `stays` is false for, given whether a message came lately.
-    pub(super) fn retain(&mut self, stays: impl Fn(NodeId, bool) -> bool, now: Time) {
-        self.by_connection.retain(|node, (_, last)| stays(*node, now - *last < QUIET));
+    /// Forgets the live ones that are quiet. A dead one is greeted as it was last heard.
+    pub(super) fn sweep(&mut self, roster: &Roster, now: Time) {
+        self.by_connection.retain(|node, (_, last)| {
+            roster.get(*node).is_some_and(|known| !known.state.is_live() || now - *last < QUIET)
+        });
         self.proved.retain(|_, at| now - *at < PROVED_FOR);
     }
 }

@@ -74,12 +74,10 @@ fn a_parted_field_comes_together_again() {
     for cut in [1, 5, 20] {
         let mut room = room(40);
         room.loses = Box::new(move |_, from, to| (from < cut) != (to < cut));
-        room.parts = Box::new(move |from, to| (from < cut) != (to < cut));
         room.run(Duration::from_secs(30));
         let sizes: Vec<usize> = room.members.iter().map(|member| member.live().len() + 1).collect();
         assert!(sizes.iter().enumerate().all(|(at, &size)| size == if at < cut { cut } else { 40 - cut }), "{sizes:?}");
         room.loses = Box::new(|_, _, _| false);
-        room.parts = Box::new(|_, _| false);
         let took = room.until_agreed(Duration::from_secs(60));
         assert!(took < Duration::from_secs(30), "{cut} of 40 came back after {took:?}");
     }

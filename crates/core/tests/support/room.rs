@@ -46,8 +46,8 @@ pub struct Room {
     /// Messages over connections.
     pub by_connection: u64,
     pub loses: Box<dyn Fn(u64, usize, usize) -> bool>,
-    /// True if no connection leads from one to the other.
-    pub parts: Box<dyn Fn(usize, usize) -> bool>,
+    /// What firewalls drop: datagrams alone.
+    pub drops: Box<dyn Fn(usize, usize) -> bool>,
     pub deaths: Vec<(Time, usize, usize)>,
     /// Which member found another process with its key.
     pub rivals: Vec<(usize, Rival)>,
@@ -67,7 +67,7 @@ impl Room {
             datagrams: 0,
             by_connection: 0,
             loses: Box::new(|_, _, _| false),
-            parts: Box::new(|_, _| false),
+            drops: Box::new(|_, _| false),
             deaths: Vec::new(),
             rivals: Vec::new(),
         }
@@ -108,7 +108,7 @@ impl Room {
             self.datagrams += 1;
             self.contacts[at].insert(to);
             self.contacts[to].insert(at);
-            if !(self.loses)(self.datagrams, at, to) {
+            if !(self.loses)(self.datagrams, at, to) && !(self.drops)(at, to) {
                 let from = self.members[at].me().addr;
                 self.at(DELAY, Event::Datagram(to, from, bytes));
             }
@@ -116,7 +116,9 @@ impl Room {
         for (to, bytes) in effects.by_connection {
             self.by_connection += 1;
             let is_there = |other: &usize| *self.members[*other].me() == to && !self.dead.contains(other);
-            if let Some(to) = (0..self.members.len()).find(is_there).filter(|to| !(self.parts)(at, *to)) {
+            if let Some(to) = (0..self.members.len()).find(is_there)
+                && !(self.loses)(self.by_connection, at, to)
+            {
                 self.at(DELAY, Event::Gossip(to, self.members[at].me().node, bytes));
             }
         }
@@ -164,7 +166,7 @@ impl Room {
                         self.at(DELAY, Event::Sync(member, partner));
                     }
                 }
-                Event::Sync(a, b) if (self.parts)(a, b) => {}
+                Event::Sync(a, b) if (self.loses)(self.numbered, a, b) => {}
                 Event::Sync(a, b) if self.members[a].has_left() || self.members[b].has_left() => {}
                 Event::Sync(a, b) if !self.dead.contains(&a) && !self.dead.contains(&b) => {
                     let (told, answer) =

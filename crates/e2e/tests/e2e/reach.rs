@@ -20,11 +20,17 @@ fn on(host: &Host, line: &str) -> Result<String, LabError> {
     run(host.command(words.next().unwrap_or_default()).args(words))
 }
 
-/// Drops packets for a node's TCP port.
-fn close_port(host: &Host) -> Outcome {
+/// Drops packets for a node's port of a protocol.
+fn close_port(host: &Host, protocol: &str) -> Outcome {
     on(host, "nft add table inet closed")?;
     on(host, "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
-    on(host, "nft add rule inet closed in tcp dport 4440 drop")?;
+    on(host, &format!("nft add rule inet closed in {protocol} dport 4440 drop"))?;
+    Ok(())
+}
+
+/// Lets all packets through again.
+fn open_port(host: &Host) -> Outcome {
+    on(host, "nft delete table inet closed")?;
     Ok(())
 }
 
@@ -49,7 +55,7 @@ fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
         return Ok(());
     }
     let mut field = Field::start(Plan { stores: &["0"], spare_hosts: 1, ..Plan::default() })?;
-    close_port(field.host(1))?;
+    close_port(field.host(1), "tcp")?;
     let mut closed = field.join(1, field.origin.addr(), "all").ready()?;
     let known_by = field.origin.addr().ip();
     let text = format!("{known_by} cannot connect to you on TCP 4440: nobody can read your store");
@@ -65,7 +71,7 @@ fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
         node.wait_status("nothing is covered", NEWS, bare)?;
     }
     // The port is opened: what it holds counts.
-    on(field.host(1), "nft delete table inet closed")?;
+    open_port(field.host(1))?;
     closed.says("other nodes can connect to this node at", ASKED_AGAIN)?;
     let covered = |status: &serde_json::Value| status["images"][0]["origin_may_leave"] == true;
     field.origin.wait_status("it counts", NEWS, covered)?;
@@ -83,9 +89,7 @@ fn a_room_whose_firewalls_drop_udp_works_and_says_so() -> Outcome {
     }
     let mut field = Field::start(Plan { stores: &[], spare_hosts: 4, ..Plan::default() })?;
     for number in 0..4 {
-        on(field.host(number), "nft add table inet closed")?;
-        on(field.host(number), "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
-        on(field.host(number), "nft add rule inet closed in udp dport 4440 drop")?;
+        close_port(field.host(number), "udp")?;
     }
     for number in 0..4 {
         let node = field.join(number, field.origin.addr(), "40%").ready()?;
@@ -106,7 +110,7 @@ fn a_room_whose_firewalls_drop_udp_works_and_says_so() -> Outcome {
     }
     // The rules are taken away: in a while nothing is wrong any more.
     for number in 0..4 {
-        on(field.host(number), "nft delete table inet closed")?;
+        open_port(field.host(number))?;
     }
     for node in &field.nodes {
         node.wait_status("nothing is wrong any more", ASKED_AGAIN, |status| !warned(status))?;
@@ -143,7 +147,7 @@ fn an_origin_leaves_nothing_to_a_store_that_nobody_can_reach() -> Outcome {
         return Ok(());
     }
     let field = Field::start(Plan { stores: &["0"], spare_hosts: 1, ..Plan::default() })?;
-    close_port(field.host(1))?;
+    close_port(field.host(1), "tcp")?;
     let mut closed = field.join(1, field.origin.addr(), "all").ready()?;
     closed.says("cannot connect to you on TCP 4440", NEWS)?;
     closed.wait("filled", daemon::FILL_LIMIT)?;

@@ -175,9 +175,7 @@ impl Driver {
                     image.set_available(node, available);
                 }
             }
-            Notice::NoDatagrams(member) => {
-                (self.events)(Event::Warning(gossip::blocked(&[member.addr]).unwrap_or_default()))
-            }
+            Notice::NoDatagrams(member) => (self.events)(Event::Warning(gossip::blocked(member.addr, &[]))),
             Notice::Blamed(node, pause) => self.blame(node, pause),
             Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
             Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),

@@ -218,9 +218,8 @@ impl Lane {
     }
 
     async fn dial(&self, driver: &Arc<Driver>, segments: Option<Segments>) -> Result<Connection, Broken> {
-        let (to, me) = (driver.whereabouts.way_to(self.peer.addr), driver.me());
-        let segments = segments.unwrap_or_else(|| me.carrying.to(to));
-        let (met, member) = greet::dial_by(segments, to, me).await.map_err(|_| Broken::Lost)?;
+        let to = driver.whereabouts.way_to(self.peer.addr);
+        let (met, member) = greet::dial_by(segments, to, driver.me()).await.map_err(|_| Broken::Lost)?;
         driver.apply(Input::Met(member));
         // If another process has taken the address, the wanted peer is gone, and this one is there.
         if met.node == self.peer.node { Ok(met.connection) } else { Err(Broken::Lost) }

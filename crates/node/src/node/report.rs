@@ -36,7 +36,9 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let mut warnings = driver.warnings();
     warnings.extend(driver.whereabouts.unreached());
     let without_datagrams: Vec<_> = driver.look(|core| core.without_datagrams().map(|member| member.addr).collect());
-    warnings.extend(gossip::blocked(&without_datagrams));
+    if let [first, others @ ..] = &without_datagrams[..] {
+        warnings.push(gossip::blocked(*first, others));
+    }
     let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
     let mut rubbish: BTreeMap<ImageId, Rubbish> = driver.look(Core::rubbish).into_iter().gathered();
     let images: Vec<ImageStatus> = images
