@@ -24,6 +24,7 @@ pub mod message;
 mod news;
 mod notes;
 pub mod progress;
+mod relaying;
 mod rings;
 mod roster;
 mod sizes;
@@ -55,7 +56,7 @@ use std::time::Duration;
 use telling::Pace;
 use vfield_block::gather::Gather as _;
 use watch::Watch;
-use ways::Ways;
+use ways::{Way, Ways};
 
 /// How long a suspect has to deny it. The time to suspicion (a third of a second), the time to the
 /// next probe (as much), and this stay below the promised 2 s.
@@ -114,8 +115,8 @@ pub struct Membership {
     admission: Shared<Admission>,
     /// The sender of the statement being taken in.
     teller: Option<NodeId>,
-    /// The address from which that came, if it came in a datagram.
-    source: Option<SocketAddr>,
+    /// How that came.
+    way: Option<Way>,
     /// Answers to strangers: since when they are counted, and how many.
     to_strangers: (Time, u32),
     effects: Effects,
@@ -152,7 +153,7 @@ impl Membership {
             rivals: 0,
             admission: Shared::default(),
             teller: None,
-            source: None,
+            way: None,
             to_strangers: (now, 0),
             effects: Effects::default(),
         }
@@ -226,6 +227,7 @@ impl Membership {
         let few = news <= PASSED_ON;
         self.teller = Some(from).filter(|from| *from != self.me().node);
         self.introducer = self.teller;
+        self.ways.came_straight(from);
         // Said by nobody, it is passed on to all; said by this node, to none.
         let from = (!few).then_some(self.me().node);
         for member in members {
@@ -252,6 +254,7 @@ impl Membership {
         self.hear_of(member, None);
         if self.live().contains_key(&node) {
             self.roster.meet(node);
+            self.ways.came_straight(node);
         }
         self.doubt(node);
         self.finish()
@@ -266,7 +269,7 @@ impl Membership {
     /// Notes that a member's connections broke: it has to prove within [`GRACE`] that it is alive.
     pub fn suspect(&mut self, node: NodeId, now: Time) -> Effects {
         self.now = now;
-        self.raise(node);
+        self.lost_touch(node);
         self.finish()
     }
 
@@ -398,7 +401,7 @@ impl Membership {
     }
 
     fn finish(&mut self) -> Effects {
-        (self.teller, self.source) = (None, None);
+        (self.teller, self.way) = (None, None);
         std::mem::take(&mut self.effects)
     }
 }

@@ -12,6 +12,7 @@ use super::message::Item;
 use super::news::Topic;
 use super::roster::Occupant;
 use super::telling::{PARTNERS_EVERY, Pace, SMALL};
+use super::ways::Way;
 use super::{Effects, GRACE, GRACE_HEARD, Membership};
 use crate::config::SYNC_EVERY;
 use crate::identity::{Identity, NodeId};
@@ -103,6 +104,11 @@ impl Membership {
         }
     }
 
+    /// True if what is taken in comes from this member itself, and nobody passed it on.
+    fn speaks_itself(&self, node: NodeId) -> bool {
+        self.teller == Some(node) && !matches!(self.way, Some(Way::Through(_)))
+    }
+
     /// True if a live member has spoken to this node itself.
     pub fn has_met(&self, node: NodeId) -> bool {
         self.roster.has_met(node)
@@ -158,11 +164,11 @@ impl Membership {
         let was_suspect = self.suspects().contains_key(&identity.node);
         let was_lost = self.roster.lost().contains(&identity.node);
         let was = self.live().get(&identity.node).copied();
-        let by_itself = self.teller == Some(identity.node);
-        if by_itself {
+        if self.speaks_itself(identity.node) {
             self.roster.meet(identity.node);
         }
-        let there = by_itself && self.source.is_some_and(|from| is_same(from, identity.addr));
+        let is_there = |way| matches!(way, Way::Datagram(from) if is_same(from, identity.addr));
+        let there = self.teller == Some(identity.node) && self.way.is_some_and(is_there);
         let (now, grace) = (self.now, self.paced(grace));
         let change =
             if there { self.roster.learn_there(member, now, grace) } else { self.roster.learn(member, now, grace) };
@@ -221,7 +227,7 @@ impl Membership {
         let introduces = by_itself && self.records.get(&key).is_none();
         let room = self.roster.has_met(key.node) || self.records.has_room_for_hearsay();
         // A connection proves who speaks, the source of a datagram does not.
-        let proved = by_itself && self.source.is_none();
+        let proved = by_itself && matches!(self.way, Some(Way::Connection) | None);
         if (room || self.records.get(&key).is_some()) && self.believes_record(&mut record, proved) {
             self.learn_record(record, from);
         }

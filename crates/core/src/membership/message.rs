@@ -79,6 +79,47 @@ pub enum Purpose {
     Vouch(NodeId, u32),
     /// To be answered with the receiver's statement about itself.
     Introduce,
+    /// For this member, to which the sender has no way: please pass it on.
+    Through(NodeId, Relayed),
+    /// Passed on by this member, which has a way to both.
+    Passed(NodeId, Relayed),
+}
+
+/// The purpose of a message that another member passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Relayed {
+    /// As [`Purpose::News`].
+    News,
+    /// As [`Purpose::Ping`].
+    Ping(u32),
+    /// As [`Purpose::Ack`].
+    Ack(u32),
+    /// As [`Purpose::Introduce`].
+    Introduce,
+}
+
+impl Purpose {
+    /// The same for a message that is passed on; `None` if it is of no use there.
+    pub(super) const fn relayed(self) -> Option<Relayed> {
+        match self {
+            Self::News => Some(Relayed::News),
+            Self::Ping(number) => Some(Relayed::Ping(number)),
+            Self::Ack(number) => Some(Relayed::Ack(number)),
+            Self::Introduce => Some(Relayed::Introduce),
+            _ => None,
+        }
+    }
+}
+
+impl From<Relayed> for Purpose {
+    fn from(relayed: Relayed) -> Self {
+        match relayed {
+            Relayed::News => Self::News,
+            Relayed::Ping(number) => Self::Ping(number),
+            Relayed::Ack(number) => Self::Ack(number),
+            Relayed::Introduce => Self::Introduce,
+        }
+    }
 }
 
 /// A piece of news.
@@ -140,11 +181,23 @@ pub fn level(bytes: &[u8]) -> Option<Level> {
     postcard::take_from_bytes(body).ok().map(|(level, _)| level)
 }
 
+/// The same message with another head; `None` if it is longer than a datagram may be.
+pub fn passed_on(head: &Head, bytes: &[u8]) -> Option<Vec<u8>> {
+    let (_, news) = split(bytes).filter(|_| bytes.len() <= DATAGRAM_MAX)?;
+    let mut passed = append(MAGIC.to_vec(), head);
+    passed.extend_from_slice(news);
+    Some(passed)
+}
+
+/// The head of a datagram, and its news as it is written; `None` if the head is malformed.
+fn split(bytes: &[u8]) -> Option<(Head, &[u8])> {
+    postcard::take_from_bytes(bytes.strip_prefix(&MAGIC)?).ok()
+}
+
 /// Reads a datagram: its head and an iterator over the news that can be read. Items of unknown
 /// kinds are skipped: a later version may send them.
 pub fn parse(bytes: &[u8]) -> Option<(Head, impl Iterator<Item = Item> + '_)> {
-    let body = bytes.strip_prefix(&MAGIC)?;
-    let (head, mut rest): (Head, &[u8]) = postcard::take_from_bytes(body).ok()?;
+    let (head, mut rest) = split(bytes)?;
     let pieces = std::iter::from_fn(move || {
         let (length, after): (usize, &[u8]) = postcard::take_from_bytes(rest).ok()?;
         let (piece, after) = after.split_at_checked(length)?;

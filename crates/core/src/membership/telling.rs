@@ -1,7 +1,7 @@
 //! Telling: which news partners are told, and when.
 
 use super::Membership;
-use super::message::{Item, Purpose};
+use super::message::{Head, Item, Purpose};
 use super::news::Topic;
 use super::progress::Progress;
 use crate::identity::{Identity, NodeId};
@@ -77,8 +77,8 @@ impl Membership {
     }
 
     /// A message with as much news for its receiver as fits.
-    pub(super) fn with_news(&mut self, to: NodeId, purpose: Purpose) -> Vec<u8> {
-        let mut draft = self.begun(to, purpose);
+    pub(super) fn with_news(&mut self, to: NodeId, head: &Head) -> Vec<u8> {
+        let mut draft = self.begun(to, head);
         while let Some(topic) = self.news.peek(to) {
             let item = match topic {
                 Topic::Member(node) if *node == self.me().node => Some(Item::Member(self.mine)),

@@ -18,6 +18,10 @@ const PROBE_PERIOD: Duration = Duration::from_millis(300);
 const PROBE_RTT: Duration = Duration::from_millis(120);
 /// Other members that are asked to probe a silent one.
 const RELAYS: usize = 3;
+/// Times that others are asked about a silent member from which nothing ever came: it may live
+/// where this node has no way to, and the next ones asked may have one. A member that was made up
+/// is suspected a third of a second later.
+const ROUNDS: u32 = 2;
 /// Interval at which a lost member is greeted, in turn. This heals a partitioned field: a member
 /// held for dead denies it.
 const GREET_LOST_EVERY: Duration = Duration::from_secs(2);
@@ -58,6 +62,8 @@ struct Probe {
     number: u32,
     /// When others are asked; `None` once they are.
     relay_at: Option<Time>,
+    /// Times that others were asked before.
+    round: u32,
 }
 
 /// The state of the probes of one member.
@@ -170,10 +176,10 @@ impl Membership {
         let mut to_relay = Vec::new();
         for probe in self.watch.probes.iter_mut().filter(late) {
             probe.relay_at = None;
-            to_relay.push((probe.target, probe.number));
+            to_relay.push((probe.target, probe.number, probe.round));
         }
-        for (target, number) in to_relay {
-            self.ask_others_to_probe(target, number);
+        for (target, number, round) in to_relay {
+            self.ask_others_to_probe(target, number, round);
         }
         if self.watch.probe_at > now {
             return;
@@ -187,9 +193,11 @@ impl Membership {
         let probes = std::mem::take(&mut self.watch.probes).into_iter();
         let (young, old): (Vec<Probe>, Vec<Probe>) = probes.partition(|probe| probe.relay_at.is_some());
         self.watch.probes = young;
-        for probe in old {
-            if !starved {
+        for probe in old.into_iter().filter(|_| !starved) {
+            if self.ways.was_straight(probe.target) || probe.round + 1 == ROUNDS {
                 self.raise(probe.target);
+            } else {
+                self.watch.probes.push(Probe { relay_at: Some(now), round: probe.round + 1, ..probe });
             }
         }
         (self.watch.number, self.watch.contests) = (self.watch.number.wrapping_add(1), 0);
@@ -246,16 +254,22 @@ impl Membership {
             return;
         }
         let (number, relay_at) = (self.watch.number, Some(self.now + self.paced(PROBE_RTT)));
-        self.watch.probes.push(Probe { target, number, relay_at });
+        self.watch.probes.push(Probe { target, number, relay_at, round: 0 });
         self.send(&to, Purpose::Ping(number));
     }
 
-    fn ask_others_to_probe(&mut self, target: NodeId, number: u32) {
-        let others = self.news.partners().filter(|node| *node != target && !self.suspects().contains_key(node));
-        let relays: Vec<Identity> = others.filter_map(|node| self.live().get(&node).copied()).take(RELAYS).collect();
+    fn ask_others_to_probe(&mut self, target: NodeId, number: u32, round: u32) {
+        let relays: Vec<Identity> =
+            self.relays(target, number).skip(RELAYS * round as usize).take(RELAYS).collect();
         for relay in relays {
             self.send(&relay, Purpose::Relay(target, number));
         }
+    }
+
+    /// Connections to a member broke, or none could be made. If nothing ever came straight from it,
+    /// or messages go through others, that says nothing: it is probed.
+    pub(super) fn lost_touch(&mut self, node: NodeId) {
+        if self.ways.was_straight(node) { self.raise(node) } else { self.probe_at_once(node) }
     }
 
     /// Suspects a member, and tells it so: a live member denies it.

@@ -1,9 +1,11 @@
-//! Ways: messages go in datagrams, or over a connection to members that no datagram reaches.
+//! Ways: messages go in datagrams, or around to members that no datagram reaches.
 //!
 //! Behind a firewall that lets TCP through and drops UDP, members that exchange chunks all the time
 //! would bury each other. So whoever suspects a member asks it over a connection too. A member that
 //! gets a message over a connection sends all that it has to say there, for as long as more come
-//! this way. Probes go both ways then: an answer to one in a datagram ends it.
+//! this way. Between two members that have no way to each other at all, messages go through a
+//! third: see [`super::relaying`]. Probes go both ways then: an answer to one in a datagram ends
+//! it.
 
 use super::Membership;
 use super::effects::{Effects, TagNews};
@@ -12,54 +14,140 @@ use super::message::{self, Draft, Head, Item, Purpose};
 use super::roster::Roster;
 use crate::identity::{Identity, NodeId};
 use crate::time::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
+use vfield_block::gather::Gather as _;
 
-/// A live member that sends nothing over a connection for this long is sent datagrams again.
-/// Partners are probed more often.
+/// A live member that sends nothing by its detour for this long is sent datagrams again. Partners
+/// are probed more often.
 const QUIET: Duration = Duration::from_secs(12);
-/// For this long after an answer in a datagram, messages over a connection say nothing new. They
-/// were sent before, or their sender has not had an answer yet.
+/// For this long after an answer in a datagram, messages by a detour say nothing new. They were
+/// sent before, or their sender has not had an answer yet.
 const PROVED_FOR: Duration = Duration::from_secs(5);
 /// Messages that come over connections for this long have a lasting cause. A machine that was busy
 /// for a moment answers in datagrams again.
 const LASTING: Duration = Duration::from_secs(5);
+/// Silence after which a detour may be replaced by another one. A partner that is silent otherwise
+/// is probed about as often.
+const SILENT: Duration = Duration::from_secs(1);
+/// Two probes of a member within this time, answered by way of another one only, have not got lost
+/// by chance: then messages go that way. It is longer than the time to the next probe of the same
+/// member, among gateways too.
+const TWICE: Duration = Duration::from_secs(4);
 
-/// The members that no datagram reaches, or from which none comes.
+/// How messages go to a member that no datagram reaches, or from which none comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detour {
+    /// Over a connection to it.
+    Connection,
+    /// Through this member, which has a way to both.
+    Through(NodeId),
+}
+
+/// How the message came that is being taken in, and so where its answer goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// In a datagram from this address.
+    Datagram(SocketAddr),
+    /// Over a connection, which proves who speaks.
+    Connection,
+    /// This member passed it on.
+    Through(NodeId),
+}
+
+/// A detour in use.
+#[derive(Debug)]
+struct Taken {
+    detour: Detour,
+    since: Time,
+    /// When the last message came by it.
+    last: Time,
+}
+
+/// The detours.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    /// For each: since when, and when its last message came over a connection.
-    by_connection: BTreeMap<NodeId, (Time, Time)>,
-    /// Former ones of them, and when datagrams came through again.
+    taken: BTreeMap<NodeId, Taken>,
+    /// Members that answered a probe through another one, and when.
+    vouched: BTreeMap<NodeId, Time>,
+    /// Members to which detours led, and when datagrams came through again.
     proved: BTreeMap<NodeId, Time>,
+    /// Members that sent something straight to this node.
+    straight: BTreeSet<NodeId>,
 }
 
 impl Ways {
-    /// True if messages to it go over a connection.
-    fn by_connection(&self, node: NodeId) -> bool {
-        self.by_connection.contains_key(&node)
+    fn detour(&self, node: NodeId) -> Option<Detour> {
+        self.taken.get(&node).map(|taken| taken.detour)
     }
 
-    /// A message of a known member came over a connection.
-    fn came(&mut self, node: NodeId, now: Time) {
-        if self.proved.get(&node).is_none_or(|at| now - *at >= PROVED_FOR) {
-            self.by_connection.entry(node).or_insert((now, now)).1 = now;
+    /// True if messages to it go over a connection.
+    fn by_connection(&self, node: NodeId) -> bool {
+        self.detour(node) == Some(Detour::Connection)
+    }
+
+    /// True if messages to it do not go through others.
+    pub(super) fn is_straight(&self, node: NodeId) -> bool {
+        !matches!(self.detour(node), Some(Detour::Through(_)))
+    }
+
+    /// True if that is known: it has sent something to this node so.
+    pub(super) fn was_straight(&self, node: NodeId) -> bool {
+        self.straight.contains(&node) && self.is_straight(node)
+    }
+
+    /// A known member sent something straight to this node.
+    pub(super) fn came_straight(&mut self, node: NodeId) {
+        self.straight.insert(node);
+    }
+
+    /// The members through which messages go.
+    pub(super) fn relays(&self) -> BTreeSet<NodeId> {
+        let relay = |taken: &Taken| match taken.detour {
+            Detour::Through(relay) => Some(relay),
+            Detour::Connection => None,
+        };
+        self.taken.values().filter_map(relay).gathered()
+    }
+
+    /// A message of a known member came by a detour. A connection is better than another member.
+    pub(super) fn came(&mut self, node: NodeId, detour: Detour, now: Time) {
+        if self.proved.get(&node).is_some_and(|at| now - *at < PROVED_FOR) {
+            return;
+        }
+        let taken = self.taken.entry(node).or_insert(Taken { detour, since: now, last: now });
+        if taken.detour != detour && (detour == Detour::Connection || now - taken.last >= SILENT) {
+            *taken = Taken { detour, since: now, last: now };
+        }
+        if taken.detour == detour {
+            taken.last = now;
+        }
+    }
+
+    /// A member did not answer a probe itself, and another one says that it lives.
+    pub(super) fn vouched(&mut self, node: NodeId, by: NodeId, now: Time) {
+        let again = self.vouched.insert(node, now).is_some_and(|at| now - at <= TWICE);
+        if again || self.taken.contains_key(&node) {
+            self.came(node, Detour::Through(by), now);
         }
     }
 
     /// Datagrams come through between it and this node.
     fn come_through(&mut self, node: NodeId, now: Time) {
-        if self.by_connection.remove(&node).is_some() {
+        self.vouched.remove(&node);
+        if self.taken.remove(&node).is_some() {
             self.proved.insert(node, now);
         }
     }
 
     /// Forgets the live ones that are quiet. A dead one is greeted as it was last heard.
     pub(super) fn sweep(&mut self, roster: &Roster, now: Time) {
-        self.by_connection.retain(|node, (_, last)| {
-            roster.get(*node).is_some_and(|known| !known.state.is_live() || now - *last < QUIET)
+        self.taken.retain(|node, taken| {
+            roster.get(*node).is_some_and(|known| !known.state.is_live() || now - taken.last < QUIET)
         });
+        self.straight.retain(|node| roster.get(*node).is_some());
+        self.vouched.retain(|_, at| now - *at <= TWICE);
         self.proved.retain(|_, at| now - *at < PROVED_FOR);
     }
 }
@@ -80,13 +168,26 @@ impl Membership {
             }
             return self.finish();
         }
-        // An answer came through both ways. Plain news comes from a member that has had one.
-        let comes_through = matches!(purpose, Purpose::Ack(_) | Purpose::News);
-        if comes_through && self.live().get(&from).is_some_and(|member| member.addr == source) {
-            self.ways.come_through(from, now);
+        let is_at_home = |membership: &Self, node| membership.live().get(&node).is_some_and(|at| at.addr == source);
+        match purpose {
+            Purpose::Through(to, relayed) if is_at_home(self, from) => self.relay(&head, to, relayed, bytes),
+            Purpose::Passed(relay, relayed) if is_at_home(self, relay) => {
+                self.take_in_passed(&head, relay, relayed, items);
+            }
+            Purpose::Through(..) | Purpose::Passed(..) => {}
+            _ => {
+                if is_at_home(self, from) {
+                    self.ways.came_straight(from);
+                    // An answer came through both ways. Plain news comes from a member that has had
+                    // one.
+                    if matches!(purpose, Purpose::Ack(_) | Purpose::News) {
+                        self.ways.come_through(from, now);
+                    }
+                }
+                self.way = Some(Way::Datagram(source));
+                self.take_in(&head, items);
+            }
         }
-        self.source = Some(source);
-        self.take_in(&head, items);
         self.finish()
     }
 
@@ -94,14 +195,26 @@ impl Membership {
     /// `from`. A malformed one changes nothing.
     pub fn gossip(&mut self, from: NodeId, bytes: &[u8], now: Time) -> Effects {
         self.now = now;
-        let is_ours = |head: &Head| (head.from, head.to) == (from, self.me().node) && self.listens_to(from);
+        let is_ours = |head: &Head| head.to == self.me().node && self.listens_to(head.from) && self.listens_to(from);
         let Some((head, items)) = message::parse(bytes).filter(|(head, _)| is_ours(head)) else {
             return Effects::default();
         };
-        if self.roster.get(from).is_some() {
-            self.ways.came(from, now);
+        match head.purpose {
+            Purpose::Passed(relay, relayed) if relay == from && self.live().contains_key(&relay) => {
+                self.take_in_passed(&head, relay, relayed, items);
+            }
+            Purpose::Passed(..) => {}
+            _ if head.from != from => {}
+            Purpose::Through(to, relayed) => self.relay(&head, to, relayed, bytes),
+            _ => {
+                if self.roster.get(from).is_some() {
+                    self.ways.came_straight(from);
+                    self.ways.came(from, Detour::Connection, now);
+                }
+                self.way = Some(Way::Connection);
+                self.take_in(&head, items);
+            }
         }
-        self.take_in(&head, items);
         self.finish()
     }
 
@@ -109,7 +222,7 @@ impl Membership {
         from != self.me().node && !self.gone && self.admission.may_admit(from)
     }
 
-    fn take_in(&mut self, head: &Head, items: impl Iterator<Item = Item>) {
+    pub(super) fn take_in(&mut self, head: &Head, items: impl Iterator<Item = Item>) {
         let Head { from, purpose, .. } = *head;
         self.teller = Some(from);
         let mut introduced = purpose == Purpose::Introduce;
@@ -126,7 +239,8 @@ impl Membership {
                     }
                 }
                 Item::Tag(tag) => {
-                    let addr = self.source.or_else(|| self.live().get(&from).map(|member| member.addr));
+                    let home = self.live().get(&from).map(|member| member.addr);
+                    let addr = if let Some(Way::Datagram(source)) = self.way { Some(source) } else { home };
                     self.effects.tags.extend(addr.map(|addr| TagNews::Tag(tag, from, addr)));
                 }
                 Item::KnownTags { digests, offer } => self.hear_known_tags(from, digests, offer),
@@ -146,7 +260,7 @@ impl Membership {
         let from = head.from;
         let of = |membership: &Self, node| membership.live().get(&node).copied();
         match head.purpose {
-            Purpose::News | Purpose::Ack(_) => {}
+            Purpose::News | Purpose::Ack(_) | Purpose::Through(..) | Purpose::Passed(..) => {}
             Purpose::Ping(number) => self.answer_to(from, Purpose::Ack(number)),
             Purpose::PingFor(asker, number) => self.answer_to(from, Purpose::AckFor(asker, number)),
             Purpose::Relay(target, number) => {
@@ -161,17 +275,23 @@ impl Membership {
             }
             Purpose::Vouch(target, number) => {
                 if self.watch.awaits(target, number) {
+                    self.ways.vouched(target, from, self.now);
                     self.hear(target);
                 }
             }
             Purpose::Introduce => {
-                let (source, me) = (self.source, [Item::Member(*self.myself())]);
-                match source {
-                    Some(source) if self.live().contains_key(&from) || self.may_answer_a_stranger() => {
+                let me = [Item::Member(*self.myself())];
+                let way = self.way;
+                match way {
+                    Some(Way::Datagram(source)) if self.live().contains_key(&from) || self.may_answer_a_stranger() => {
                         self.tell_at(source, from, &me);
                     }
-                    Some(_) => {}
-                    None => self.answer_by_connection(from, self.with_items(from, &me)),
+                    Some(Way::Datagram(_)) => {}
+                    Some(Way::Through(relay)) => self.tell_through(relay, from, &me),
+                    Some(Way::Connection) | None => {
+                        let message = self.with_items(&self.head(from, Purpose::News), &me);
+                        self.answer_by_connection(from, message);
+                    }
                 }
             }
         }
@@ -179,15 +299,17 @@ impl Membership {
 
     /// Answers where the question came from. News is only for members, where they live.
     fn answer_to(&mut self, to: NodeId, purpose: Purpose) {
-        let known = self.roster.get(to).copied();
-        let member = known.filter(|known| known.state.is_live()).map(|known| known.identity);
-        match self.source {
-            Some(source) => match member.filter(|member| member.addr == source && !self.ways.by_connection(to)) {
-                Some(member) => self.send(&member, purpose),
-                None => self.effects.datagrams.push((source, self.bare(to, purpose))),
-            },
-            None => {
-                let message = self.with_news(to, purpose);
+        match self.way {
+            Some(Way::Datagram(source)) => {
+                let member = self.live().get(&to).copied();
+                match member.filter(|member| member.addr == source && self.ways.detour(to).is_none()) {
+                    Some(member) => self.send(&member, purpose),
+                    None => self.effects.datagrams.push((source, self.bare(to, purpose))),
+                }
+            }
+            Some(Way::Through(relay)) => self.answer_through(relay, to, purpose),
+            Some(Way::Connection) | None => {
+                let message = self.with_news(to, &self.head(to, purpose));
                 self.answer_by_connection(to, message);
             }
         }
@@ -201,12 +323,13 @@ impl Membership {
 
     /// Sends a member a message with as much news for it as fits.
     pub(super) fn send(&mut self, to: &Identity, purpose: Purpose) {
-        if self.ways.by_connection(to.node) && matches!(purpose, Purpose::Ping(_)) {
+        if self.ways.detour(to.node).is_some() && matches!(purpose, Purpose::Ping(_)) {
             let probe = self.bare(to.node, purpose);
             self.effects.datagrams.push((to.addr, probe));
         }
-        let message = self.with_news(to.node, purpose);
-        self.dispatch(to, message);
+        let (next, head) = self.route(to, purpose);
+        let message = self.with_news(to.node, &head);
+        self.dispatch(&next, message);
     }
 
     /// Asks a member over a connection whether it lives, besides the datagram.
@@ -220,18 +343,32 @@ impl Membership {
     /// Tells a live member something, and at once.
     pub(super) fn tell_one(&mut self, to: NodeId, items: &[Item]) {
         if let Some(member) = self.live().get(&to).copied() {
-            let message = self.with_items(to, items);
-            self.dispatch(&member, message);
+            let (next, head) = self.route(&member, Purpose::News);
+            let message = self.with_items(&head, items);
+            self.dispatch(&next, message);
         }
     }
 
     /// Tells the node at an address something, and at once.
     fn tell_at(&mut self, addr: SocketAddr, to: NodeId, items: &[Item]) {
-        let message = self.with_items(to, items);
+        let message = self.with_items(&self.head(to, Purpose::News), items);
         self.effects.datagrams.push((addr, message));
     }
 
-    fn dispatch(&mut self, to: &Identity, message: Vec<u8>) {
+    /// The member to send a message for `to`, and its head.
+    fn route(&self, to: &Identity, purpose: Purpose) -> (Identity, Head) {
+        let relay = match self.ways.detour(to.node) {
+            Some(Detour::Through(relay)) => self.live().get(&relay),
+            Some(Detour::Connection) | None => None,
+        };
+        match (relay, purpose.relayed()) {
+            (Some(relay), Some(relayed)) => (*relay, self.head(relay.node, Purpose::Through(to.node, relayed))),
+            _ => (*to, self.head(to.node, purpose)),
+        }
+    }
+
+    /// Sends a message to a member, in a datagram or over a connection.
+    pub(super) fn dispatch(&mut self, to: &Identity, message: Vec<u8>) {
         if self.ways.by_connection(to.node) {
             self.effects.by_connection.push((*to, message));
         } else {
@@ -239,8 +376,8 @@ impl Membership {
         }
     }
 
-    fn with_items(&self, to: NodeId, items: &[Item]) -> Vec<u8> {
-        let mut draft = Draft::new(&self.head(to, Purpose::News));
+    pub(super) fn with_items(&self, head: &Head, items: &[Item]) -> Vec<u8> {
+        let mut draft = Draft::new(head);
         for item in items {
             draft.add(item);
         }
@@ -249,26 +386,28 @@ impl Membership {
 
     /// A message without news.
     fn bare(&self, to: NodeId, purpose: Purpose) -> Vec<u8> {
-        self.begun(to, purpose).finish()
+        self.begun(to, &self.head(to, purpose)).finish()
     }
 
     /// A message that tells its receiver of a suspicion, or of its death, to be denied.
-    pub(super) fn begun(&self, to: NodeId, purpose: Purpose) -> Draft {
-        let mut draft = Draft::new(&self.head(to, purpose));
+    pub(super) fn begun(&self, to: NodeId, head: &Head) -> Draft {
+        let mut draft = Draft::new(head);
         if let Some(known) = self.roster.get(to).filter(|known| known.state != State::Alive) {
             draft.add(&Item::Member(known.told()));
         }
         draft
     }
 
-    fn head(&self, to: NodeId, purpose: Purpose) -> Head {
+    pub(super) fn head(&self, to: NodeId, purpose: Purpose) -> Head {
         Head { level: self.level, from: self.me().node, life: self.mine.life(), to, purpose }
     }
 
     /// Live members from which no datagrams have come for a while, or which none reach, though
     /// connections do.
     pub fn without_datagrams(&self, now: Time) -> impl Iterator<Item = Identity> + '_ {
-        let lasting = self.ways.by_connection.iter().filter(move |(_, (since, _))| now - *since >= LASTING);
+        let lasting = self.ways.taken.iter().filter(move |(_, taken)| {
+            taken.detour == Detour::Connection && now - taken.since >= LASTING
+        });
         lasting.filter_map(|(node, _)| self.live().get(node).copied())
     }
 }

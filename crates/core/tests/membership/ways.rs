@@ -1,6 +1,6 @@
 //! Messages that go over connections where no datagrams come through.
 
-use crate::room::{Room, room};
+use crate::room::{Room, joined, room};
 use std::time::Duration;
 use vfield_core::identity::NodeId;
 use vfield_core::membership::Membership;
@@ -110,4 +110,26 @@ fn a_message_in_the_name_of_another_is_nothing() {
     let bytes = Draft::new(&Head { from: stranger, ..head }).finish();
     let effects = room.members[0].gossip(stranger, &bytes, room.now);
     assert!(effects.by_connection.is_empty() && effects.datagrams.is_empty());
+}
+
+/// Rooms in which not everybody has a way to everybody, from the start: through the first member
+/// alone, or in two halves that share it.
+fn parted(count: usize, half: usize) -> Room {
+    let mut room = Room::new();
+    room.loses = Box::new(move |_, from, to| from.min(to) > 0 && (half < 2 || from % half != to % half));
+    joined(room, count)
+}
+
+#[test]
+fn members_without_a_way_to_each_other_bury_the_dead_only() {
+    for (count, half) in [(3, 1), (6, 1), (16, 1), (40, 1), (16, 2), (60, 3)] {
+        let mut room = parted(count, half);
+        room.run(Duration::from_secs(60));
+        assert!(room.deaths.is_empty(), "{count} members in {half}: {:?}", room.deaths);
+        let denials: u64 = room.members.iter().map(Membership::denials).sum();
+        assert!(denials < count as u64, "{count} members in {half}: {denials} denials");
+        room.dead.insert(1);
+        let took = room.until_agreed(Duration::from_secs(6));
+        assert!(took < Duration::from_millis(2500), "{count} members took {took:?}");
+    }
 }

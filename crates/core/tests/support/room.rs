@@ -210,7 +210,11 @@ impl Room {
 }
 
 pub fn room(count: usize) -> Room {
-    let mut room = Room::new();
+    joined(Room::new(), count)
+}
+
+/// So many members join one after the other.
+pub fn joined(mut room: Room, count: usize) -> Room {
     for _ in 0..count {
         room.join();
         room.run(Duration::from_millis(7));
