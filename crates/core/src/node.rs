@@ -8,6 +8,7 @@
 //! A read or a peer's request that hits the shell's store never comes here.
 
 mod admitting;
+mod apart;
 mod backbone;
 mod bounds;
 mod choosing;

@@ -15,7 +15,7 @@ use crate::speed::{Meter, Shown, Speed, Transit, Window as Measured};
 use crate::standing::{Standing, whole_within};
 use crate::time::Time;
 use crate::tuning::{
-    BACKOFF, BEGINNINGS, BROKEN_RETRY, DEVIATION_SHIFT, DEVIATIONS, GAIN_SHIFT, GIVEN_UP_FOR, IDLE_WINDOWS, LAGGARD,
+    BACKOFF, BEGINNINGS, BROKEN, DEVIATION_SHIFT, DEVIATIONS, GAIN_SHIFT, GIVEN_UP_FOR, IDLE_WINDOWS, LAGGARD,
     LATE_ALONE, LOOKS, OWN_FAULT, PEER_WINDOW_FIRST, STALL, STALL_MAX, STALLED,
 };
 use crate::window::Window;
@@ -53,6 +53,8 @@ pub struct Peer {
     /// When it last stalled or timed out, unless it has answered since.
     given_up: Option<Time>,
     broken_until: Option<Time>,
+    /// Times that connections to it broke, or none could be made, since something came from it.
+    breaks: u32,
     standing: Standing,
     pace: Pace,
     meter: Meter,
@@ -371,7 +373,7 @@ impl Peers {
         let Some(peer) = self.peers.get_mut(&node) else { return };
         peer.progress = now;
         (peer.stalled_since, peer.stalls) = (None, 0);
-        peer.broken_until = None;
+        (peer.broken_until, peer.breaks) = (None, 0);
     }
 
     /// How long the peer has been silent while it owes something; zero if it owes nothing.
@@ -407,7 +409,29 @@ impl Peers {
 
     /// Notes that the peer cannot be reached.
     pub fn broken(&mut self, node: NodeId, now: Time) {
-        self.peers.entry(node).or_default().broken_until = Some(now + BROKEN_RETRY);
+        let peer = self.peers.entry(node).or_default();
+        // The requests of one connection break at once.
+        if peer.broken_until.is_none_or(|until| until <= now) {
+            peer.broken_until = Some(now + BROKEN.pause(peer.breaks));
+            peer.breaks = peer.breaks.saturating_add(1);
+        }
+    }
+
+    /// Notes that the peer is new, or back: it may be tried at once.
+    pub fn is_back(&mut self, node: NodeId) {
+        if let Some(peer) = self.peers.get_mut(&node) {
+            (peer.broken_until, peer.breaks) = (None, 0);
+        }
+    }
+
+    /// True if it could not be reached when it was last tried.
+    pub fn is_unreached(&self, node: NodeId) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.breaks > 0)
+    }
+
+    /// True if it was never tried.
+    pub fn is_untried(&self, node: NodeId) -> bool {
+        self.peers.get(&node).is_none_or(|peer| peer.delay_us == 0 && peer.outstanding == 0 && peer.breaks == 0)
     }
 
     /// Notes wrong bytes or a broken protocol. Returns the length of the ban.

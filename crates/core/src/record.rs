@@ -117,12 +117,21 @@ impl Record {
         Link { measured: Speed(measured), card: Speed(card), out: Speed(out) }
     }
 
+    /// True if the node could not read all of the image without an origin: it has no way to stores
+    /// with the rest. A hint too, and part of the progress.
+    pub const fn needs_origin(&self) -> bool {
+        self.progress & NEEDS_ORIGIN != 0
+    }
+
+    /// The same, with this said of it.
+    pub const fn needing_origin(mut self, needs: bool) -> Self {
+        self.progress = if needs { self.progress | NEEDS_ORIGIN } else { self.progress & !NEEDS_ORIGIN };
+        self
+    }
+
     /// The changes of progress in this version.
     const fn count(&self) -> u64 {
-        match below_count(self.progress) {
-            0 => self.progress,
-            below => (self.progress & !FLAGS) >> below,
-        }
+        (self.progress & !FLAGS) >> below_count(self.progress)
     }
 
     /// True for the first one of its version, which is to be signed.
@@ -178,17 +187,20 @@ impl Record {
     /// has changed, another version, which is to be signed.
     pub fn after(self, last: &Self) -> Self {
         let same = |record: &Self| (record.origin, record.arc, record.leaving);
-        if self.subject == last.subject && same(&self) == same(last) {
+        let needs = self.needs_origin();
+        // Without it the number would be smaller, and no news.
+        let ends_a_need = last.needs_origin() && !needs;
+        if self.subject == last.subject && same(&self) == same(last) && !ends_a_need {
             let mut link = self.link();
             // It stays once it was said: a smaller number would be no news.
             if last.link().out.is_known() && !link.out.is_known() {
                 link.out = Speed(u8::MAX);
             }
             let progress = Self::progress(last.count().saturating_add(1), link);
-            return Self { version: last.version, progress, signature: last.signature, ..self };
+            return Self { version: last.version, progress, signature: last.signature, ..self }.needing_origin(needs);
         }
         let version = self.version.max(last.version.saturating_add(1));
-        Self { version, progress: Self::progress(0, self.link()), ..self }
+        Self { version, progress: Self::progress(0, self.link()), ..self }.needing_origin(needs)
     }
 
     /// True if the node announces that it has nothing of the image: it has dropped the image, or
@@ -231,7 +243,9 @@ const HAS_SPEED: u64 = 1 << 63;
 const HAS_CARD: u64 = 1 << 62;
 /// Set in a progress that carries the speed of the way out.
 const HAS_OUT: u64 = 1 << 61;
-const FLAGS: u64 = HAS_SPEED | HAS_CARD | HAS_OUT;
+/// Set in the progress of a node that [needs an origin](Record::needs_origin).
+const NEEDS_ORIGIN: u64 = 1 << 60;
+const FLAGS: u64 = HAS_SPEED | HAS_CARD | HAS_OUT | NEEDS_ORIGIN;
 
 /// Bits of a progress below its count.
 const fn below_count(progress: u64) -> u32 {

@@ -126,8 +126,10 @@ pub const LAGGARD: Doubling = Doubling { first: LATE.saturating_mul(2), longest:
 /// If two lag within this, it is this node's own link that is slow: as long as the longest of
 /// these pauses.
 pub const OWN_FAULT: Duration = part(MINUTE, 2);
-/// How long a peer with a broken link is not dialled. Membership forgets dead ones.
-pub const BROKEN_RETRY: Duration = part(SECOND, 2);
+/// Pauses in which a peer with a broken link is not dialled. Membership forgets dead ones. One that
+/// lives, and to which this node has no way, would delay each chunk that it holds by the time of a
+/// dial.
+pub const BROKEN: Doubling = Doubling { first: part(SECOND, 2), longest: part(MINUTE, 2) };
 /// Time that this node's own link may take for all that it requested. More would queue on the way
 /// to it, where nothing can be called off, and every peer would seem to be late.
 pub const OWN_DELAY: Duration = SECOND;

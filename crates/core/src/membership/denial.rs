@@ -135,7 +135,8 @@ impl Membership {
         if said.version == mine.version || said.is_genuine(&self.keys.key(), &*self.keys) {
             let version = said.version.saturating_add(1);
             let progress = Record::progress(0, mine.link());
-            let answer = Record { version, progress, ..mine.clone() }.signed(&*self.keys);
+            let answer = Record { version, progress, ..mine.clone() }.needing_origin(mine.needs_origin());
+            let answer = answer.signed(&*self.keys);
             self.denials += 1;
             self.learn_record(answer, None);
         }

@@ -55,6 +55,7 @@ impl Node {
                 self.membership.set_forming(true);
             }
             self.mapped = u64::MAX;
+            self.peers.is_back(member.node);
             self.note_life(&member);
             self.out(Output::Notice(Notice::Up(member)));
         }
@@ -234,6 +235,7 @@ impl Node {
         self.peers.sweep(is_there);
         self.look_at_gateways();
         self.look_for_datagrams();
+        self.look_around();
         self.recount_all();
         self.set(config::SYNC_EVERY, Timer::Sweep);
     }
@@ -455,7 +457,7 @@ impl Node {
     pub(super) fn recount(&mut self, id: ImageId) {
         let Some(image) = self.images.get(&id) else { return };
         let claimed = self.is_whole(image);
-        let covered = claimed && self.is_verified(image, 1);
+        let covered = claimed && self.is_verified(image, 1) && self.dependents_of(image).is_empty();
         let Some(image) = self.images.get_mut(&id) else { return };
         image.recount_set = false;
         let was_claimed = std::mem::replace(&mut image.claimed_whole, claimed);

@@ -86,6 +86,8 @@ pub(super) struct Image {
     pub spot_check_timer: Option<TimerKey>,
     /// When a holder was last checked.
     pub spot_checked: Option<Time>,
+    /// True if this node has no way to stores with all of it, and says so.
+    pub needs_origin: bool,
     /// Whether anybody needs it.
     pub care: Care,
     pub care_timer: Option<TimerKey>,
@@ -190,6 +192,7 @@ impl Node {
             verified: Verified::default(),
             spot_check_timer: None,
             spot_checked: None,
+            needs_origin: false,
             care: Care::default(),
             care_timer: None,
             surveying: image.kept.is_some(),
@@ -232,6 +235,7 @@ impl Node {
             leaving,
             signature: Signature::default(),
         };
+        let record = record.needing_origin(image.needs_origin);
         let effects = self.membership.announce(record, self.now);
         self.apply(effects);
     }

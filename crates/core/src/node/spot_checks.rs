@@ -263,7 +263,7 @@ impl Node {
 
     /// A chunk of a holding, at one of these distances from its first one; `None` if hardly any is
     /// there that is not zeros.
-    fn draw(&self, id: ImageId, holding: &Holding, distances: &Range<u64>, dice: u64) -> Option<Chunk> {
+    pub(super) fn draw(&self, id: ImageId, holding: &Holding, distances: &Range<u64>, dice: u64) -> Option<Chunk> {
         let image = self.images.get(&id)?;
         let (ring, size) = (image.map.ring(), image.map.ring().size());
         let &Holding { arc, filled, .. } = holding;
@@ -289,7 +289,7 @@ impl Node {
 
     /// Asks a holder for a chunk, only to see that it has it. False if the page with its hash has
     /// to come first.
-    fn check_holder(&mut self, id: ImageId, peer: NodeId, chunk: Chunk) -> bool {
+    pub(super) fn check_holder(&mut self, id: ImageId, peer: NodeId, chunk: Chunk) -> bool {
         let (now, identity) = (self.now, self.identity_of(peer).copied());
         let (Some(identity), Some(image)) = (identity, self.images.get_mut(&id)) else { return false };
         image.spot_checked = Some(now);

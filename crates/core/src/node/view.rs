@@ -32,6 +32,8 @@ pub struct ImageView {
     pub coverage: Coverage,
     /// The same of stores that this node saw to hold what they announce, and its own.
     pub verified: Coverage,
+    /// Nodes that need an origin all the same: they have no way to stores with all of it.
+    pub dependents: Vec<NodeId>,
     /// Live origins other than this node.
     pub origins: u64,
     /// True if this node is one.
@@ -142,6 +144,7 @@ impl Node {
             name: image.subject.names.first().to_owned(),
             coverage: image.map.coverage(|node| self.counts(node)),
             verified: self.verified_coverage(image),
+            dependents: self.dependents_of(image),
             at_risk: image.map.worst_loss().map(|(node, lost)| (node, lost as f64 / image.map.ring().size() as f64)),
             origins: image.map.origins().len() as u64,
             origin: image.origin,
@@ -328,8 +331,8 @@ impl Node {
     }
 
     /// True if the field's stores were seen to hold all images of this node `times` times, origins
-    /// not counted.
+    /// not counted, and each node has a way to them.
     pub fn is_covered(&self, times: u64) -> bool {
-        self.images.values().all(|image| self.is_verified(image, times))
+        self.images.values().all(|image| self.is_verified(image, times) && self.dependents_of(image).is_empty())
     }
 }

@@ -3,6 +3,7 @@
 //! Every event of every test also passes the checks of [`vfield_sim::checks`].
 
 mod admitting;
+mod apart;
 mod explaining;
 mod faults;
 mod idle;
