@@ -6,7 +6,7 @@ use vfield_console::output;
 use vfield_console::text::clean;
 use vfield_control::client::Client;
 use vfield_control::message::{DrainLeft, Reply, Request, millis};
-use vfield_control::shares::sole_text;
+use vfield_control::shares::{apart_text, sole_text};
 use vfield_node::status::Sole;
 
 /// Runs `vfield drain`.
@@ -37,7 +37,7 @@ fn needed(left: &DrainLeft) -> String {
         1 => Some("1 read of this machine waits".to_owned()),
         count => Some(format!("{count} reads of this machine wait")),
     };
-    sole.into_iter().chain(asked).chain(reads).collect::<Vec<_>>().join("; ")
+    sole.into_iter().chain(apart_text(&left.dependents)).chain(asked).chain(reads).collect::<Vec<_>>().join("; ")
 }
 
 fn hint(left: &DrainLeft) -> &'static str {
@@ -63,7 +63,7 @@ pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
     client.send(&Request::Leave { timeout_ms: millis(options.timeout.0), force, dry_run })?;
     let lost = match client.reply()? {
         Reply::Left { lost, .. } => lost,
-        Reply::WouldLose { alone, images } => return would_lose(alone, &images),
+        Reply::WouldLose { alone, images, dependents } => return would_lose(alone, &images, &dependents),
         _ => return Err(client.unexpected()),
     };
     client.await_end();
@@ -75,11 +75,14 @@ pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
 }
 
 /// `vfield leave --dry-run`.
-fn would_lose(alone: bool, images: &[Sole]) -> Result<(), Failure> {
+fn would_lose(alone: bool, images: &[Sole], dependents: &[String]) -> Result<(), Failure> {
     if !images.is_empty() {
         let fact = format!("no other node holds {}", sole_text(images));
         return Err(Failure::failed(fact)
             .hint("a leave hands over the chunks that fit into other stores, and is refused if any are left"));
+    }
+    if let Some(apart) = apart_text(dependents) {
+        return Err(Failure::failed(apart).hint("let these nodes reach the others, or serve the file elsewhere too"));
     }
     let text = if alone { "this is the field's last node\n" } else { "nothing would be lost\n" };
     output::put(text.as_bytes())
@@ -92,13 +95,17 @@ mod tests {
     #[test]
     fn what_is_left_is_told_in_one_line() {
         let sole = Sole { image: "viver".into(), bytes: 12 << 20, share: 0.25 };
-        let mut left = DrainLeft { images: vec![sole], is_asked: true, reads: 2, clients: Vec::new() };
+        let mut left = DrainLeft { images: vec![sole], is_asked: true, reads: 2, ..DrainLeft::default() };
         assert_eq!(
             needed(&left),
             "no other node holds 25.0 % of viver (12.0 MiB); other nodes ask it; 2 reads of this machine wait"
         );
         (left.images, left.is_asked, left.reads) = (Vec::new(), false, 1);
         assert_eq!(needed(&left), "1 read of this machine waits");
+        (left.dependents, left.reads) = (vec!["192.168.1.7:4440".into(), "192.168.1.8:4440".into()], 0);
+        let apart = "192.168.1.7:4440 and 1 other have no way to stores with the rest";
+        assert_eq!((needed(&left).as_str(), left.is_none()), (apart, false));
+        left.dependents.clear();
         left.clients = vec!["viver: 1 NBD client".into()];
         let drained = "the node is drained: no other node needs it\n";
         assert_eq!(text(&left), format!("{drained}still connected on this machine: viver: 1 NBD client\n"));

@@ -10,7 +10,7 @@ use vfield_console::values::duration;
 use vfield_console::values::size::human;
 use vfield_control::message::{DaemonStatus, FollowingStatus, OverlayStatus};
 use vfield_control::offer::MemoryStatus;
-use vfield_control::shares::some_percent;
+use vfield_control::shares::{apart_text, some_percent};
 use vfield_control::slow_links::slow_links;
 use vfield_core::misdeed::Tally;
 use vfield_node::status::{
@@ -287,6 +287,9 @@ fn verified_text(image: &ImageStatus) -> String {
 /// Whether, and why.
 fn may_leave(image: &ImageStatus) -> String {
     let unverified = image.multiplicity_min > 0;
+    if let Some(apart) = apart_text(&image.dependents) {
+        return format!("no, {apart}");
+    }
     match (image.origin_may_leave, image.origins) {
         (true, 0) => "it is gone, the stores hold all of it".to_owned(),
         (true, _) => "yes, the stores hold all of it".to_owned(),

@@ -222,6 +222,10 @@ fn what_stores_announce_is_not_taken_for_true() {
     let lines: Vec<String> = shown(&status);
     assert_eq!(lines[0], "  coverage   100.0 %, lowest multiplicity 2");
     assert_eq!(lines[1], "  the origin may leave: yes, the stores hold all of it");
+    let image = &mut status.node.images[0];
+    (image.origin_may_leave, image.dependents) = (false, vec!["192.168.1.7:4440".into()]);
+    let lines: Vec<String> = shown(&status);
+    assert_eq!(lines[1], "  the origin may leave: no, 192.168.1.7:4440 has no way to stores with the rest");
 }
 
 #[test]

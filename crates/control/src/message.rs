@@ -272,6 +272,9 @@ pub enum Reply {
         alone: bool,
         /// Of which images what.
         images: Vec<Sole>,
+        /// Addresses of nodes that have no way to stores with the rest of an image.
+        #[serde(default)]
+        dependents: Vec<String>,
     },
     /// An image is here from now on.
     Added {
@@ -391,6 +394,9 @@ fn encode(value: &impl Serialize) -> Vec<u8> {
 pub struct DrainLeft {
     /// Data that no other node was seen to hold.
     pub images: Vec<Sole>,
+    /// Addresses of nodes that have no way to stores with the rest of an image.
+    #[serde(default)]
+    pub dependents: Vec<String>,
     /// True if peers ask the node, or did so a moment ago.
     pub is_asked: bool,
     /// Reads of this machine that wait.
@@ -402,7 +408,7 @@ pub struct DrainLeft {
 impl DrainLeft {
     /// True if the node may leave, apart from clients of its own machine.
     pub fn is_none(&self) -> bool {
-        self.images.is_empty() && !self.is_asked && self.reads == 0
+        self.images.is_empty() && self.dependents.is_empty() && !self.is_asked && self.reads == 0
     }
 }
 

@@ -183,7 +183,7 @@ impl Daemon for Fake {
     }
 
     fn rehearse_leave(&self) -> Pending<'_, Reply> {
-        Box::pin(async { Reply::WouldLose { alone: false, images: Vec::new() } })
+        Box::pin(async { Reply::WouldLose { alone: false, images: Vec::new(), dependents: Vec::new() } })
     }
 
     fn leave(&self, _: Duration, _: bool) -> Pending<'_, Reply> {

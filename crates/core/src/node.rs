@@ -185,8 +185,9 @@ pub struct Node {
     unreachable: bool,
     /// Members on which nobody should count, as they announce.
     unavailable: BTreeSet<NodeId>,
-    /// It was said that no datagrams come through to some members, and still is so.
-    told_no_datagrams: bool,
+    /// It was said, and still is so, that no datagrams come through to some members, and that there
+    /// is no way to some.
+    told_of_ways: [bool; 2],
     former: former::FormerMembers,
     deaths: Deaths,
     seeking: seeking::Seeking,
@@ -248,7 +249,7 @@ impl Node {
             draining: false,
             unreachable: false,
             unavailable: BTreeSet::new(),
-            told_no_datagrams: false,
+            told_of_ways: [false; 2],
             former: former::FormerMembers::default(),
             deaths: Deaths::default(),
             seeking: seeking::Seeking::default(),

@@ -7,10 +7,12 @@
 use super::exports::Exports;
 use super::images::Images;
 use super::signals::Signals;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use vfield_console::log::Console;
 use vfield_control::message::{DrainLeft, Reply};
+use vfield_control::shares::{apart_text, sole_text};
 use vfield_node::Node;
 use vfield_node::node::Leaving;
 
@@ -67,16 +69,18 @@ pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Opt
         _ = node.hand_over(order.bound) => {}
         () = signals.end() => return Some(order),
     }
-    let sole = node.sole();
-    if sole.is_empty() {
+    let (sole, dependents) = (node.sole(), texts(node.dependents()));
+    let (fact, hint) = if !sole.is_empty() {
+        let lost = format!("{} would be lost with it", sole_text(&sole));
+        (lost, "no other node holds these chunks: serve the file elsewhere, or enlarge other stores")
+    } else if let Some(apart) = apart_text(&dependents) {
+        (apart, "let these nodes reach the others, or serve the file elsewhere too")
+    } else {
         return Some(order);
-    }
+    };
     node.stay();
-    order.answer(Reply::refused(
-        format!("the node stays: {} would be lost with it", vfield_control::shares::sole_text(&sole)),
-        "no other node holds these chunks: serve the file elsewhere, or enlarge other stores; \
-         `vfield leave --force` leaves anyway",
-    ));
+    let hint = format!("{hint}; `vfield leave --force` leaves anyway");
+    order.answer(Reply::refused(format!("the node stays: {fact}"), hint));
     None
 }
 
@@ -108,14 +112,20 @@ pub async fn drain(node: &Node, images: &Images, drains: bool) -> bool {
 pub async fn drained(node: &Node, images: &Images, bound: Duration) -> DrainLeft {
     let hanging = node.drained(bound).await;
     let reads = hanging.reads as u64;
-    DrainLeft { images: hanging.sole, is_asked: hanging.is_asked, reads, clients: images.clients().await }
+    let dependents = texts(hanging.dependents);
+    DrainLeft { images: hanging.sole, dependents, is_asked: hanging.is_asked, reads, clients: images.clients().await }
 }
 
 /// What would be lost if the daemon left now, before anything is handed over; nothing if it is the
 /// last one.
 pub async fn rehearse(node: &Node) -> Reply {
     let alone = is_alone(node);
-    Reply::WouldLose { alone, images: if alone { Vec::new() } else { node.verified_sole(SHOWN_WITHIN).await } }
+    let images = if alone { Vec::new() } else { node.verified_sole(SHOWN_WITHIN).await };
+    Reply::WouldLose { alone, images, dependents: texts(node.dependents()) }
+}
+
+fn texts(addresses: Vec<SocketAddr>) -> Vec<String> {
+    addresses.into_iter().map(|addr| addr.to_string()).collect()
 }
 
 /// True if nobody else is there who could miss anything.

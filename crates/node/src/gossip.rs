@@ -26,15 +26,31 @@ const NAMED_MAX: usize = 3;
 
 /// The words to people if no datagrams come through to this member, and to `others`.
 pub fn blocked(first: SocketAddr, others: &[SocketAddr]) -> String {
+    let (named, port) = (named(first, others), first.port());
+    format!(
+        "no UDP packet comes through between this node and {named}: open UDP {port}, both ways; until then gossip \
+         takes TCP"
+    )
+}
+
+/// The words to people if this node has no way to this member, and to `others`.
+pub fn parted(first: SocketAddr, others: &[SocketAddr]) -> String {
+    let (named, port) = (named(first, others), first.port());
+    format!(
+        "no way to {named}, though other nodes have one: a switch or access point that isolates its ports, or a \
+         firewall between rooms? open TCP and UDP {port}; until then their chunks come from elsewhere"
+    )
+}
+
+/// Names the first few of some addresses.
+fn named(first: SocketAddr, others: &[SocketAddr]) -> String {
     let all = std::iter::once(&first).chain(others);
     let named: Vec<String> = all.take(NAMED_MAX).map(|addr| addr.ip().to_string()).collect();
-    let unnamed = 1 + others.len() - named.len();
-    let more = if unnamed > 0 { format!(" and {unnamed} others") } else { String::new() };
-    let (named, port) = (named.join(", "), first.port());
-    format!(
-        "no UDP packet comes through between this node and {named}{more}: open UDP {port}, both ways; until then \
-         gossip takes TCP"
-    )
+    match 1 + others.len() - named.len() {
+        0 => named.join(", "),
+        1 => format!("{} and 1 other", named.join(", ")),
+        unnamed => format!("{} and {unnamed} others", named.join(", ")),
+    }
 }
 
 /// The socket for gossip, and its seals.

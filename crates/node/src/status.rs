@@ -197,6 +197,10 @@ pub struct ImageStatus {
     pub verified: f64,
     /// True once such stores hold all of it: no origin is needed any more.
     pub origin_may_leave: bool,
+    /// Addresses of nodes that need an origin all the same: they have no way to stores with all of
+    /// it.
+    #[serde(default)]
+    pub dependents: Vec<String>,
     /// The node with which most of it would be lost if there were no origin; `null` if each chunk
     /// is held twice.
     #[serde(default)]

@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(12);
 /// For this long after an answer in a datagram, messages by a detour say nothing new. They were
 /// sent before, or their sender has not had an answer yet.
 const PROVED_FOR: Duration = Duration::from_secs(5);
-/// Messages that come over connections for this long have a lasting cause. A machine that was busy
+/// Messages that go around for this long have a lasting cause. A machine that was busy
 /// for a moment answers in datagrams again.
 const LASTING: Duration = Duration::from_secs(5);
 /// Silence after which a detour may be replaced by another one. A partner that is silent otherwise
@@ -405,9 +405,17 @@ impl Membership {
     /// Live members from which no datagrams have come for a while, or which none reach, though
     /// connections do.
     pub fn without_datagrams(&self, now: Time) -> impl Iterator<Item = Identity> + '_ {
-        let lasting = self.ways.taken.iter().filter(move |(_, taken)| {
-            taken.detour == Detour::Connection && now - taken.since >= LASTING
-        });
-        lasting.filter_map(|(node, _)| self.live().get(node).copied())
+        self.lasting(now, |detour| *detour == Detour::Connection)
+    }
+
+    /// Live members to which this node has no way itself, though others have one.
+    pub fn without_a_way(&self, now: Time) -> impl Iterator<Item = Identity> + '_ {
+        self.lasting(now, |detour| matches!(detour, Detour::Through(_)))
+    }
+
+    fn lasting(&self, now: Time, is_such: fn(&Detour) -> bool) -> impl Iterator<Item = Identity> + '_ {
+        let lasting = self.ways.taken.iter().filter(move |(_, taken)| now - taken.since >= LASTING);
+        let such = lasting.filter(move |(_, taken)| is_such(&taken.detour));
+        such.filter_map(|(node, _)| self.live().get(node).copied())
     }
 }

@@ -349,6 +349,9 @@ pub enum Notice {
     /// For a while no datagrams have come through between this node and this member, and perhaps
     /// others ([`super::Node::without_datagrams`]); messages go over connections. Said once.
     NoDatagrams(Identity),
+    /// For a while this node has had no way to this member, and perhaps others
+    /// ([`super::Node::without_a_way`]); messages go through a third. Said once.
+    NoWay(Identity),
     /// A peer sent wrong bytes, or broke the protocol, and is banned for this time.
     Blamed(NodeId, Duration),
     /// The stores hold all of this image from now on, or no longer do.

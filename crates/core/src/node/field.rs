@@ -234,16 +234,19 @@ impl Node {
         let is_there = |node| zone.contains_key(&node) || backbone.is_some_and(|backbone| backbone.contains_key(&node));
         self.peers.sweep(is_there);
         self.look_at_gateways();
-        self.look_for_datagrams();
+        self.look_at_ways();
         self.look_around();
         self.recount_all();
         self.set(config::SYNC_EVERY, Timer::Sweep);
     }
 
-    fn look_for_datagrams(&mut self) {
-        let first = self.without_datagrams().next();
-        let was_told = std::mem::replace(&mut self.told_no_datagrams, first.is_some());
-        self.outputs.extend(first.filter(|_| !was_told).map(|member| Output::Notice(Notice::NoDatagrams(member))));
+    fn look_at_ways(&mut self) {
+        let first = [self.without_datagrams().next(), self.without_a_way().next()];
+        let were_told = std::mem::replace(&mut self.told_of_ways, first.map(|member| member.is_some()));
+        let notices: [fn(Identity) -> Notice; 2] = [Notice::NoDatagrams, Notice::NoWay];
+        for ((first, was_told), notice) in first.into_iter().zip(were_told).zip(notices) {
+            self.outputs.extend(first.filter(|_| !was_told).map(|member| Output::Notice(notice(member))));
+        }
     }
 
     fn verify_some(&mut self) {

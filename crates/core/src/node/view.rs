@@ -273,6 +273,13 @@ impl Node {
         levels.into_iter().flatten().flat_map(|membership| membership.without_datagrams(self.now))
     }
 
+    /// The same to which this node has no way at all: neither datagrams nor connections come
+    /// through, though others say that they live.
+    pub fn without_a_way(&self) -> impl Iterator<Item = Identity> + '_ {
+        let levels = [Some(&self.membership), self.outside.backbone.as_ref()];
+        levels.into_iter().flatten().flat_map(|membership| membership.without_a_way(self.now))
+    }
+
     /// All known zones; in a field without zones, its own only.
     pub fn zones(&self) -> ZonesView {
         let me = *self.me();

@@ -176,6 +176,7 @@ impl Driver {
                 }
             }
             Notice::NoDatagrams(member) => (self.events)(Event::Warning(gossip::blocked(member.addr, &[]))),
+            Notice::NoWay(member) => (self.events)(Event::Warning(gossip::parted(member.addr, &[]))),
             Notice::Blamed(node, pause) => self.blame(node, pause),
             Notice::Coverage(id, true) => (self.events)(Event::Covered { image: name(id) }),
             Notice::Coverage(id, false) => (self.events)(Event::Uncovered { image: name(id) }),

@@ -2,6 +2,7 @@
 
 use super::{LEAVE_POLL, Node, report};
 use crate::status::Sole;
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 use vfield_core::node::{Input, Node as Core};
@@ -15,6 +16,9 @@ const QUIET: Duration = Duration::from_secs(1);
 pub struct Hanging {
     /// Data that no other node was seen to hold.
     pub sole: Vec<Sole>,
+    /// Addresses of nodes that have no way to stores with the rest of an image whose only origin it
+    /// is.
+    pub dependents: Vec<SocketAddr>,
     /// True if peers ask this node, or did so a moment ago.
     pub is_asked: bool,
     /// Reads of this machine that wait for a chunk.
@@ -24,7 +28,7 @@ pub struct Hanging {
 impl Hanging {
     /// True if nothing does.
     pub fn is_none(&self) -> bool {
-        self.sole.is_empty() && !self.is_asked && self.reads == 0
+        self.sole.is_empty() && self.dependents.is_empty() && !self.is_asked && self.reads == 0
     }
 }
 
@@ -53,7 +57,8 @@ impl Node {
             }
             let alone = self.driver.look(Core::is_alone);
             let sole = if alone { Vec::new() } else { report::sole(&self.driver) };
-            let hanging = Hanging { sole, is_asked: !alone && since.elapsed() < QUIET, reads };
+            let dependents = self.dependents();
+            let hanging = Hanging { sole, dependents, is_asked: !alone && since.elapsed() < QUIET, reads };
             if hanging.is_none() || Instant::now() >= end || !self.is_draining() {
                 return hanging;
             }

@@ -35,19 +35,21 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (traffic, peers) = driver.counters.report();
     let mut warnings = driver.warnings();
     warnings.extend(driver.whereabouts.unreached());
-    let without_datagrams: Vec<_> = driver.look(|core| core.without_datagrams().map(|member| member.addr).collect());
-    if let [first, others @ ..] = &without_datagrams[..] {
-        warnings.push(gossip::blocked(*first, others));
-    }
+    let addrs = |members: &mut dyn Iterator<Item = Identity>| members.map(|member| member.addr).collect::<Vec<_>>();
+    let (no_datagrams, no_way) =
+        driver.look(|core| (addrs(&mut core.without_datagrams()), addrs(&mut core.without_a_way())));
+    warnings.extend(no_datagrams.split_first().map(|(first, others)| gossip::blocked(*first, others)));
+    warnings.extend(no_way.split_first().map(|(first, others)| gossip::parted(*first, others)));
     let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
     let mut rubbish: BTreeMap<ImageId, Rubbish> = driver.look(Core::rubbish).into_iter().gathered();
     let images: Vec<ImageStatus> = images
         .into_iter()
         .filter_map(|view| {
             let risk = view.at_risk.and_then(|(node, share)| Some(RiskStatus { addr: addr(node)?.to_string(), share }));
+            let dependents = view.dependents.iter().filter_map(|node| addr(*node)).map(|addr| addr.to_string()).collect();
             let local = driver.image(view.id)?;
             let rubbish = rubbish.remove(&view.id).map(|rubbish| keeping::rubbish(&local, rubbish));
-            Some(ImageStatus { at_risk: risk, rubbish, ..image(driver, &local, view, &claims) })
+            Some(ImageStatus { at_risk: risk, dependents, rubbish, ..image(driver, &local, view, &claims) })
         })
         .collect();
     let me = members.first().map(|me| me.identity);
@@ -122,7 +124,10 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         coverage: view.coverage.share,
         multiplicity_min: view.coverage.multiplicity_min,
         verified: view.verified.share,
-        origin_may_leave: view.coverage.multiplicity_min > 0 && view.verified.multiplicity_min > 0,
+        origin_may_leave: view.coverage.multiplicity_min > 0
+            && view.verified.multiplicity_min > 0
+            && view.dependents.is_empty(),
+        dependents: Vec::new(),
         at_risk: None,
         origins: view.origins + u64::from(view.origin),
         source,
