@@ -11,6 +11,9 @@ use vfield_lab::{Host, LabError, client, daemon};
 /// A node that cannot be reached asks again after 3, 6 and 12 s, and is dialled for 3.5 s each
 /// time.
 const ASKED_AGAIN: Duration = Duration::from_secs(45);
+/// A node that has no way to others tries them again after half a minute at most, two of them in
+/// ten seconds.
+const TRIED_AGAIN: Duration = Duration::from_secs(90);
 /// Behind a card that leads nowhere.
 const ELSEWHERE: &str = "198.19.77.1";
 
@@ -116,6 +119,53 @@ fn a_room_whose_firewalls_drop_udp_works_and_says_so() -> Outcome {
         node.wait_status("nothing is wrong any more", ASKED_AGAIN, |status| !warned(status))?;
     }
     Ok(())
+}
+
+/// A switch isolates its ports, all but the server's: the machines read, nobody is buried, and the
+/// server may not leave though the stores add up to the image.
+#[test]
+fn machines_that_reach_the_server_alone_read_and_keep_it() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nft"), Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let mut field = Field::start(Plan { stores: &[], spare_hosts: 4, ..Plan::default() })?;
+    let server = field.origin.addr();
+    for number in 0..4 {
+        let host = field.host(number);
+        on(host, "nft add table inet closed")?;
+        on(host, "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
+        on(host, "nft add rule inet closed in iif lo accept")?;
+        on(host, &format!("nft add rule inet closed in ip saddr != {} drop", server.ip()))?;
+    }
+    for number in 0..4 {
+        let node = field.join(number, server, "60%").ready()?;
+        field.nodes.push(node);
+    }
+    field.filled()?;
+    field.compare(&[])?;
+    let depend = |status: &serde_json::Value, count| {
+        status["images"][0]["dependents"].as_array().is_some_and(|dependents| dependents.len() == count)
+    };
+    field.origin.wait_status("all need it", ASKED_AGAIN, |status| depend(status, 4))?;
+    field.nodes[0].says("no way to 198.18.0.", NEWS)?;
+    for node in field.nodes.iter().chain([&field.origin]) {
+        let apart = |status: &serde_json::Value| {
+            let (image, nodes) = (&status["images"][0], status["nodes"].as_array().map(Vec::len));
+            nodes == Some(5) && image["coverage"] == 1.0 && image["origin_may_leave"] == false
+        };
+        node.wait_status("the stores are not enough", NEWS, apart)?;
+    }
+    for words in [&["leave", "--timeout", "1s"][..], &["leave", "--dry-run"]] {
+        let refused = run(field.origin.ask(words[0]).args(&words[1..])).expect_err("all need it").to_string();
+        assert!(refused.contains("and 3 others have no way to stores with the rest"), "{refused}");
+    }
+    // The ports are joined: in a while the server may leave.
+    for number in 0..4 {
+        open_port(field.host(number))?;
+    }
+    field.origin.wait_status("nobody needs it", TRIED_AGAIN, |status| depend(status, 0))?;
+    assert!(field.origin.leave(daemon::FILL_LIMIT)?.success());
+    field.compare(&[]).map_err(Into::into)
 }
 
 /// Machines with jumbo frames at a switch without: it drops long packets, and tells nobody.
