@@ -44,6 +44,10 @@ pub enum Fault {
     Cut(Vec<usize>, Vec<usize>),
     /// That way is open again.
     Mend(Vec<usize>, Vec<usize>),
+    /// The firewall of a machine drops datagrams, and lets connections through.
+    Firewall(usize),
+    /// It lets datagrams through again.
+    Open(usize),
     /// Keeps its connections and its gossip, and answers no request.
     Stall(usize),
     /// Sends wrong bytes. Its announcements are true otherwise.
@@ -152,6 +156,8 @@ impl Fault {
             }
             Self::Cut(from, to) => field.build(wall(from, to)),
             Self::Mend(from, to) => field.tear_down(&wall(from, to)),
+            Self::Firewall(place) => field.set_firewall(at(field, *place), true),
+            Self::Open(place) => field.set_firewall(at(field, *place), false),
             Self::Reset(a, b) => field.break_link(at(field, *a), at(field, *b)),
             Self::Slow(place, out, into) => {
                 let machine = at(field, *place);

@@ -196,6 +196,7 @@ fn mend(chaos: &Chaos, field: &mut Field) {
     field.tear_all_down();
     Fault::Loss(0).strike(field, &chaos.habits);
     for machine in 0..field.machines.len() {
+        field.set_firewall(machine, false);
         if field.machines[machine].alive {
             field.set_fault(machine, Illness::None);
             field.slow(machine, 1);

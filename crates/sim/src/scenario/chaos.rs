@@ -339,7 +339,7 @@ fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Pl
     let until = dice.among(at..FAULTS_FOR + 1);
     let place = dice.among(1..places) as usize;
     let mut plan = |ms: u64, fault| faults.push(Planned { at: Duration::from_millis(ms), fault });
-    match dice.among(0..20) {
+    match dice.among(0..22) {
         0 => {
             plan(at, Fault::Crash(place));
             plan(until, Fault::Start(place));
@@ -439,6 +439,21 @@ fn incident(dice: &mut Dice, nodes: usize, zone_size: usize, faults: &mut Vec<Pl
         18 => {
             plan(at, Fault::Boast(place));
             plan(until, Fault::Heal(place));
+        }
+        19 => {
+            // Ports are isolated: only one machine has a way to all, mostly the origin.
+            let all = if dice.percent(80) { 0 } else { place };
+            for one in (0..=nodes).filter(|one| *one != all) {
+                let others: Vec<usize> = (0..=nodes).filter(|other| ![one, all].contains(other)).collect();
+                plan(at, Fault::Cut(vec![one], others.clone()));
+                plan(until, Fault::Mend(vec![one], others));
+            }
+        }
+        20 => {
+            for place in (0..=nodes).filter(|_| dice.percent(50)) {
+                plan(at, Fault::Firewall(place));
+                plan(until, Fault::Open(place));
+            }
         }
         _ => {
             // A zone's uplink is cut, and mended.
