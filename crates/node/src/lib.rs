@@ -56,6 +56,7 @@ pub mod store;
 mod survey;
 pub mod trace;
 pub mod traffic;
+mod turns;
 mod twins;
 mod waits;
 pub mod whereabouts;

@@ -13,6 +13,7 @@ use crate::driver::Driver;
 use crate::event::Event;
 use crate::greet::{self, GreetError, Greeted};
 use crate::segments::Carrying;
+use crate::turns::Turns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -50,6 +51,8 @@ pub struct Whereabouts {
     /// Nodes that were logged, each with the wrong address.
     reported: Mutex<BTreeSet<(IpAddr, SocketAddr)>>,
     dialling: Semaphore,
+    /// Nodes that take turns at one address.
+    pub turns: Turns,
     /// The segments that carry to others.
     pub carrying: Arc<Carrying>,
 }
@@ -63,6 +66,7 @@ impl Whereabouts {
             detours: RwLock::default(),
             reported: Mutex::default(),
             dialling: Semaphore::new(AT_ONCE),
+            turns: Turns::default(),
             carrying: Arc::default(),
         }
     }

@@ -19,7 +19,7 @@ use vfield_core::chunk::Chunk;
 use vfield_core::fetch::{ConnectionId, RequestId};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::image::ImageId;
-use vfield_core::membership::{Departed, Rival};
+use vfield_core::membership::{Departed, Departure, Rival};
 use vfield_core::node::{Commitment, Input, Keep, Notice, Output};
 use vfield_core::reach::Reach;
 use vfield_core::tag::Tag;
@@ -162,6 +162,7 @@ impl Driver {
     fn note(self: &Arc<Self>, notice: Notice) {
         let name = |id: ImageId| self.image(id).map_or_else(String::new, |image| image.name().to_owned());
         match notice {
+            Notice::Up(member) if self.whereabouts.turns.are_taken(member.addr) => {}
             Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
             Notice::Down(departed) => self.gone(departed),
             Notice::Rival(Rival { addr, yields: true }) => drop(self.outdone.send_replace(Some(addr))),
@@ -212,7 +213,15 @@ impl Driver {
         for image in self.images.read().unwrap_or_else(PoisonError::into_inner).values() {
             image.forget(member.node);
         }
-        (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr, how });
+        let turns = &self.whereabouts.turns;
+        if how == Departure::Replaced
+            && let Some(text) = turns.replaced(member.addr, member.node, Instant::now())
+        {
+            self.warn(text);
+        }
+        if how != Departure::Replaced || !turns.are_taken(member.addr) {
+            (self.events)(Event::NodeGone { node: member.node.to_string(), addr: member.addr, how });
+        }
     }
 
     fn blame(&self, node: NodeId, pause: Duration) {
