@@ -104,7 +104,7 @@ impl Membership {
         }
     }
 
-    /// True if what is taken in comes from this member itself, and nobody passed it on.
+    /// True if this member itself says it, and nobody passed it on.
     fn speaks_itself(&self, node: NodeId) -> bool {
         self.teller == Some(node) && !matches!(self.way, Some(Way::Through(_)))
     }

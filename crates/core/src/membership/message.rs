@@ -88,13 +88,13 @@ pub enum Purpose {
 /// The purpose of a message that another member passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Relayed {
-    /// As [`Purpose::News`].
+    /// [`Purpose::News`] for its receiver.
     News,
-    /// As [`Purpose::Ping`].
+    /// [`Purpose::Ping`]: the answer goes the same way.
     Ping(u32),
-    /// As [`Purpose::Ack`].
+    /// [`Purpose::Ack`]: the answer to that.
     Ack(u32),
-    /// As [`Purpose::Introduce`].
+    /// [`Purpose::Introduce`]: its answer is news, and goes the same way.
     Introduce,
 }
 

@@ -4,8 +4,8 @@
 //! machines reach a server and not one another. Each member's partners are drawn from all members,
 //! and those that it cannot reach would be buried again and again. A member that answers probes
 //! through another one only is reached through that one from then on. Whoever passes a message on
-//! changes its head and nothing else, and passes on only what goes straight to its receiver. A
-//! member that lies about that can do no more than one that sends datagrams in the names of others.
+//! changes its head and nothing else, and sends it straight to its receiver or not at all. A member
+//! that lies about that can do no more than a sender of datagrams in the names of others.
 
 use super::Membership;
 use super::message::{self, Head, Item, Purpose, Relayed};
@@ -57,8 +57,8 @@ impl Membership {
         }
     }
 
-    /// Members to ask about one that does not answer, others for each number: those that pass
-    /// messages on already, then partners, then any others that have sent something to this node.
+    /// Members to ask about a silent one, others for each number. Those that pass messages on
+    /// already come first, then partners, then any others that have sent something to this node.
     pub(super) fn relays(&self, target: NodeId, number: u32) -> impl Iterator<Item = Identity> + '_ {
         let answers = move |node: &NodeId| {
             *node != target && self.ways.was_straight(*node) && !self.suspects().contains_key(node)

@@ -18,9 +18,9 @@ const PROBE_PERIOD: Duration = Duration::from_millis(300);
 const PROBE_RTT: Duration = Duration::from_millis(120);
 /// Other members that are asked to probe a silent one.
 const RELAYS: usize = 3;
-/// Times that others are asked about a silent member from which nothing ever came: it may live
-/// where this node has no way to, and the next ones asked may have one. A member that was made up
-/// is suspected a third of a second later.
+/// Times that others are asked about a silent member from which nothing ever came. It may live out
+/// of this node's reach, and the next ones asked may reach it. A member that was made up is
+/// suspected a third of a second later.
 const ROUNDS: u32 = 2;
 /// Interval at which a lost member is greeted, in turn. This heals a partitioned field: a member
 /// held for dead denies it.
@@ -259,8 +259,7 @@ impl Membership {
     }
 
     fn ask_others_to_probe(&mut self, target: NodeId, number: u32, round: u32) {
-        let relays: Vec<Identity> =
-            self.relays(target, number).skip(RELAYS * round as usize).take(RELAYS).collect();
+        let relays: Vec<Identity> = self.relays(target, number).skip(RELAYS * round as usize).take(RELAYS).collect();
         for relay in relays {
             self.send(&relay, Purpose::Relay(target, number));
         }

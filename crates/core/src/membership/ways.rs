@@ -31,9 +31,9 @@ const LASTING: Duration = Duration::from_secs(5);
 /// Silence after which a detour may be replaced by another one. A partner that is silent otherwise
 /// is probed about as often.
 const SILENT: Duration = Duration::from_secs(1);
-/// Two probes of a member within this time, answered by way of another one only, have not got lost
-/// by chance: then messages go that way. It is longer than the time to the next probe of the same
-/// member, among gateways too.
+/// If two probes of a member within this time are answered through another one only, they did not
+/// get lost by chance, and messages go that way. The next probe of the same member comes sooner,
+/// among gateways too.
 const TWICE: Duration = Duration::from_secs(4);
 
 /// How messages go to a member that no datagram reaches, or from which none comes.
@@ -65,7 +65,7 @@ struct Taken {
     last: Time,
 }
 
-/// The detours.
+/// The detours of all members, and what leads to them or ends them.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     taken: BTreeMap<NodeId, Taken>,

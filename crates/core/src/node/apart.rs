@@ -1,6 +1,6 @@
 //! Apart: nodes that have no way to stores with all of an image.
 //!
-//! Where a switch isolates its ports, or a firewall lets rooms reach a server and not one another,
+//! A switch may isolate its ports, or a firewall let rooms reach a server and not one another. Then
 //! the stores may add up to the image, and without the origin nobody could read it. So a node that
 //! could not reach a holder tries the others, and says so if those within its reach do not hold
 //! everything ([`Record::needs_origin`]). While any node says that, no origin may leave. A node
@@ -81,7 +81,7 @@ impl Node {
         said.map(|record| record.node).filter(|node| *node == me || live.contains_key(node)).collect()
     }
 
-    /// Live nodes that could not read all of some image if this node left: it is the only origin,
+    /// Live nodes that could not read all of some image if this node left. It is the only origin,
     /// and they have no way to stores with the rest.
     pub fn dependents(&self) -> Vec<NodeId> {
         let images = self.images.values().filter(|image| image.origin && self.lacks_origins(image));

@@ -238,7 +238,7 @@ fn all_nodes_are_measured_and_the_slow_one_is_named() -> Outcome {
                 assert!((1.0 / 3.0..=1.5).contains(&rate), "{rate} of its link: {node:#}");
             }
             assert!(down.is_some() && node["failure"].is_null(), "{node:#}");
-            // One that was so late just then is slow, too.
+            // A machine that was so late just then is slow, too.
             let was_late = [up, down].into_iter().flatten().any(|rate| rate < 0.5);
             assert!(node["slow"] == is_slow || was_late, "{found:#}");
             assert!(!is_slow || node["slow"] == true, "{found:#}");

@@ -46,7 +46,8 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         .into_iter()
         .filter_map(|view| {
             let risk = view.at_risk.and_then(|(node, share)| Some(RiskStatus { addr: addr(node)?.to_string(), share }));
-            let dependents = view.dependents.iter().filter_map(|node| addr(*node)).map(|addr| addr.to_string()).collect();
+            let dependents =
+                view.dependents.iter().filter_map(|node| addr(*node)).map(|addr| addr.to_string()).collect();
             let local = driver.image(view.id)?;
             let rubbish = rubbish.remove(&view.id).map(|rubbish| keeping::rubbish(&local, rubbish));
             Some(ImageStatus { at_risk: risk, dependents, rubbish, ..image(driver, &local, view, &claims) })
