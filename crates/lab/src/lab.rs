@@ -195,13 +195,13 @@ impl Lab {
     }
 
     /// Lets nothing reach a host any more but broadcasts, while its packets arrive, until
-    /// [`Lab::undeafen`].
+    /// [`Lab::undeafen`]: the switch takes another port for its own, which drops packets for
+    /// others.
     ///
     /// # Panics
     /// On a loopback lab.
     pub fn deafen(&self, host: &Host) -> Result<(), LabError> {
-        // Sticky, or the switch would learn better from the first packet that the host sends.
-        self.forward(host, "replace", &["sticky"])
+        host.switch().forward_wrongly(&hardware_address(host)?, &host.port())
     }
 
     /// Lets it hear again.
@@ -209,17 +209,7 @@ impl Lab {
     /// # Panics
     /// On a loopback lab.
     pub fn undeafen(&self, host: &Host) -> Result<(), LabError> {
-        self.forward(host, "del", &[])
-    }
-
-    /// Has the switch take another port for the host's, which drops packets for others; or no
-    /// longer.
-    fn forward(&self, host: &Host, verb: &str, how: &[&str]) -> Result<(), LabError> {
-        let netns = host.netns().expect("a lab of namespaces");
-        let told = run(Command::new("ip").args(["-n", netns, "-j", "link", "show", "dev", "eth0"]))?;
-        let device: serde_json::Value = serde_json::from_str(&told).unwrap_or_default();
-        let address = device[0]["address"].as_str().unwrap_or_default().to_owned();
-        host.switch().forward(verb, &address, &host.port(), how)
+        host.switch().forward_rightly(&hardware_address(host)?, &host.port())
     }
 
     /// Traffic of a host's link.
@@ -446,6 +436,14 @@ fn free_port(addrs: &[Ipv4Addr]) -> Result<u16, LabError> {
         }
     }
     Err(refused(last))
+}
+
+/// The hardware address of a host's card.
+fn hardware_address(host: &Host) -> Result<String, LabError> {
+    let netns = host.netns().expect("a lab of namespaces");
+    let told = run(Command::new("ip").args(["-n", netns, "-j", "link", "show", "dev", "eth0"]))?;
+    let device: serde_json::Value = serde_json::from_str(&told).unwrap_or_default();
+    Ok(device[0]["address"].as_str().unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

@@ -11,6 +11,9 @@ use std::process::Command;
 /// would look at each as at a packet of its own.
 const NO_FIREWALL: &str = "for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e $call ] || echo 0 >$call; done";
 
+/// Most times that a switch is told where frames go. A packet gets in between now and then.
+const TRIES: usize = 10;
+
 /// A switch, by the name of its namespace; that goes with the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Switch {
@@ -63,15 +66,37 @@ impl Switch {
         self.ip(&format!("link set {port} {}", if up { "up" } else { "down" }))
     }
 
-    /// Adds (`replace`) or takes away (`del`) an entry that leads frames for the hardware
-    /// `address` to another port than `but`.
-    pub fn forward(&self, verb: &str, address: &str, but: &str, how: &[&str]) -> Result<(), LabError> {
+    /// Leads frames for the hardware `address` to another port than `but`, until
+    /// [`Switch::forward_rightly`].
+    pub fn forward_wrongly(&self, address: &str, but: &str) -> Result<(), LabError> {
+        let other = self.other(but)?;
+        let there = format!("dev {other} ");
+        let mut told = String::new();
+        for _ in 0..TRIES {
+            // Sticky, or the switch would learn better from the first packet that the host sends.
+            self.bridge(&["replace", address, "dev", &other, "master", "static", "sticky"])?;
+            // It learns all the same from a packet that comes before the entry is sticky.
+            told = self.bridge(&["get", address, "br", "br0"])?;
+            if told.contains(&there) {
+                return Ok(());
+            }
+        }
+        Err(LabError::Command { command: format!("bridge fdb replace {address} dev {other}"), why: told })
+    }
+
+    /// Forgets that.
+    pub fn forward_rightly(&self, address: &str, but: &str) -> Result<(), LabError> {
+        self.bridge(&["del", address, "dev", &self.other(but)?, "master", "static"]).map(drop)
+    }
+
+    fn other(&self, but: &str) -> Result<String, LabError> {
         let ports = self.ports()?;
-        let other =
-            ports.keys().find(|port| !["lo", "br0", but].contains(&port.as_str())).expect("a switch has two ports");
-        let mut bridge = Command::new("bridge");
-        bridge.args(["-n", &self.netns, "fdb", verb, address, "dev", other, "master", "static"]);
-        run(bridge.args(how)).map(drop)
+        let other = ports.keys().find(|port| !["lo", "br0", but].contains(&port.as_str()));
+        Ok(other.expect("a switch has two ports").clone())
+    }
+
+    fn bridge(&self, words: &[&str]) -> Result<String, LabError> {
+        run(Command::new("bridge").args(["-n", &self.netns, "fdb"]).args(words))
     }
 
     /// Traffic of a port.
