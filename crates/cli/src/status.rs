@@ -288,7 +288,7 @@ fn verified_text(image: &ImageStatus) -> String {
 fn may_leave(image: &ImageStatus) -> String {
     let unverified = image.multiplicity_min > 0;
     if let Some(apart) = apart_text(&image.dependents) {
-        return format!("no, {apart}");
+        return format!("{} {apart}", if image.origins > 0 { "no," } else { "it is gone;" });
     }
     match (image.origin_may_leave, image.origins) {
         (true, 0) => "it is gone, the stores hold all of it".to_owned(),

@@ -226,6 +226,9 @@ fn what_stores_announce_is_not_taken_for_true() {
     (image.origin_may_leave, image.dependents) = (false, vec!["192.168.1.7:4440".into()]);
     let lines: Vec<String> = shown(&status);
     assert_eq!(lines[1], "  the origin may leave: no, 192.168.1.7:4440 has no way to stores with the rest");
+    status.node.images[0].origins = 0;
+    let lines: Vec<String> = shown(&status);
+    assert_eq!(lines[1], "  the origin may leave: it is gone; 192.168.1.7:4440 has no way to stores with the rest");
 }
 
 #[test]

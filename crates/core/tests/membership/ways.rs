@@ -1,10 +1,11 @@
 //! Messages that go over connections where no datagrams come through.
 
 use crate::room::{Room, joined, room};
+use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::identity::NodeId;
 use vfield_core::membership::Membership;
-use vfield_core::membership::message::{Draft, Head, Item, Level, Purpose};
+use vfield_core::membership::message::{self, DATAGRAM_MAX, Draft, Head, Item, Level, Purpose, Relayed};
 
 /// A room for a minute behind firewalls that drop all datagrams.
 fn without_udp(count: usize) -> Room {
@@ -132,4 +133,52 @@ fn members_without_a_way_to_each_other_bury_the_dead_only() {
         let took = room.until_agreed(Duration::from_secs(6));
         assert!(took < Duration::from_millis(2500), "{count} members took {took:?}");
     }
+}
+
+/// Only a live member has messages passed on, from its own address and to live members, and only
+/// such a member passes any on.
+#[test]
+fn messages_are_passed_on_between_members_only() {
+    let mut room = room(5);
+    let [me, asker, relay, target] = [0, 1, 2, 3].map(|at| *room.members[at].me());
+    let life = room.members[1].myself().life();
+    let (stranger, elsewhere) = (NodeId(77), SocketAddr::from(([198, 51, 100, 200], 4000)));
+    let head = |from, purpose| Head { level: Level::Zone, from, life, to: me.node, purpose };
+    let mut answers = |source, head: Head, fill: usize| -> Vec<(SocketAddr, Head)> {
+        let mut bytes = Draft::new(&head).finish();
+        bytes.resize(bytes.len() + fill, 0);
+        let effects = room.members[0].datagram(source, &bytes, room.now);
+        assert!(effects.by_connection.is_empty());
+        let sent = effects.datagrams.into_iter();
+        sent.map(|(to, bytes)| (to, message::parse(&bytes).expect("a message").0)).collect()
+    };
+    let through = |to| Purpose::Through(to, Relayed::Ping(7));
+    let passed = Head {
+        to: target.node,
+        purpose: Purpose::Passed(me.node, Relayed::Ping(7)),
+        ..head(asker.node, through(target.node))
+    };
+    assert_eq!(answers(asker.addr, head(asker.node, through(target.node)), 0), [(target.addr, passed)]);
+    for (source, from, to, fill) in [
+        (elsewhere, asker.node, target.node, 0),
+        (relay.addr, asker.node, target.node, 0),
+        (elsewhere, stranger, target.node, 0),
+        (asker.addr, asker.node, stranger, 0),
+        (asker.addr, asker.node, me.node, 0),
+        (asker.addr, asker.node, target.node, DATAGRAM_MAX),
+    ] {
+        assert_eq!(answers(source, head(from, through(to)), fill), [], "{from:?} at {source} to {to:?}");
+    }
+    let by = |relay| Purpose::Passed(relay, Relayed::Ping(7));
+    for (source, by_whom) in [(elsewhere, relay.node), (asker.addr, relay.node), (elsewhere, stranger)] {
+        assert_eq!(answers(source, head(asker.node, by(by_whom)), 0), [], "by {by_whom:?} at {source}");
+    }
+    let answered = answers(relay.addr, head(asker.node, by(relay.node)), 0);
+    let answer = Purpose::Through(asker.node, Relayed::Ack(7));
+    assert!(answered.iter().all(|(to, head)| (*to, head.to, head.purpose) == (relay.addr, relay.node, answer)));
+    assert_eq!(answered.len(), 1);
+    // Over a connection nobody asks in the name of another either.
+    let bytes = Draft::new(&head(asker.node, through(target.node))).finish();
+    let effects = room.members[0].gossip(relay.node, &bytes, room.now);
+    assert!(effects.datagrams.is_empty() && effects.by_connection.is_empty());
 }
