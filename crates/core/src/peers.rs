@@ -429,11 +429,6 @@ impl Peers {
         self.peers.get(&node).is_some_and(|peer| peer.breaks > 0)
     }
 
-    /// True if it was never tried.
-    pub fn is_untried(&self, node: NodeId) -> bool {
-        self.peers.get(&node).is_none_or(|peer| peer.delay_us == 0 && peer.outstanding == 0 && peer.breaks == 0)
-    }
-
     /// Notes wrong bytes or a broken protocol. Returns the length of the ban.
     pub fn lied(&mut self, node: NodeId, now: Time) -> Duration {
         self.tally.add(Misdeed::Lies);

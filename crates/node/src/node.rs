@@ -357,16 +357,6 @@ impl Node {
         self.sole()
     }
 
-    /// The addresses of nodes that could not read all of an image if this node left: it is the only
-    /// origin, and they have no way to stores with the rest.
-    pub fn dependents(&self) -> Vec<SocketAddr> {
-        self.driver.look(|core| {
-            let dependents = core.dependents();
-            let members = core.members().into_iter().filter(|member| dependents.contains(&member.identity.node));
-            members.map(|member| member.identity.addr).collect()
-        })
-    }
-
     /// Hands over the chunks that only it holds, announces its departure, and stops serving peers,
     /// within `bound`.
     pub async fn leave(&self, bound: Duration) -> Leaving {

@@ -62,9 +62,9 @@ impl Node {
             some.sort_unstable_by_key(|holding| mix(holding.node.0 ^ dice));
             some.into_iter().filter(usable).take(most).collect::<Vec<_>>()
         };
-        let untried = of(&|node| self.peers.is_untried(node), NEW_AT_ONCE);
+        let unasked = of(&|node| self.peers.of(node).is_none(), NEW_AT_ONCE);
         let unreached = of(&|node| self.peers.is_unreached(node), AGAIN_AT_ONCE);
-        for holding in untried.into_iter().chain(unreached) {
+        for holding in unasked.into_iter().chain(unreached) {
             dice = mix(dice);
             if let Some(chunk) = self.draw(id, &holding, &(0..holding.filled.count), dice)
                 && self.has_window(Priority::Fill)

@@ -84,7 +84,7 @@ impl Switch {
         Err(LabError::Command { command: format!("bridge fdb replace {address} dev {other}"), why: told })
     }
 
-    /// Forgets that.
+    /// Leads them to the host again: the switch learns its port from the next packet.
     pub fn forward_rightly(&self, address: &str, but: &str) -> Result<(), LabError> {
         self.bridge(&["del", address, "dev", &self.other(but)?, "master", "static"]).map(drop)
     }

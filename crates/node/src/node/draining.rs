@@ -43,6 +43,16 @@ impl Node {
         self.driver.look(Core::is_draining)
     }
 
+    /// The addresses of nodes that could not read all of an image if this node left: it is the only
+    /// origin, and they have no way to stores with the rest.
+    pub fn dependents(&self) -> Vec<SocketAddr> {
+        self.driver.look(|core| {
+            let dependents = core.dependents();
+            let members = core.members().into_iter().filter(|member| dependents.contains(&member.identity.node));
+            members.map(|member| member.identity.addr).collect()
+        })
+    }
+
     /// Waits until nothing hangs on a drained node, or it is drained no more, for at most `bound`.
     /// Returns what hangs on it then. The last node of a field has nobody who could take anything.
     pub async fn drained(&self, bound: Duration) -> Hanging {
