@@ -5,6 +5,7 @@
 //! then has to deny its death, and does so under another salt.
 
 use crate::field_keys::FieldKeys;
+use crate::whereabouts::plain;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -101,14 +102,14 @@ impl Gossip {
         let _ = self.socket.try_send_to(sealed.as_deref().unwrap_or(datagram), to);
     }
 
-    /// Waits for the next datagram of a member, and says where it came from.
+    /// Waits for the next datagram of a member, and says where it came from, as members write it.
     pub async fn receive(&self) -> (Vec<u8>, SocketAddr) {
         let mut buffer = vec![0; RECEIVE];
         loop {
             match self.socket.recv_from(&mut buffer).await {
                 Ok((length, from)) => {
                     if let Some(datagram) = self.open(&mut buffer[..length], from) {
-                        return (datagram, from);
+                        return (datagram, plain(from));
                     }
                 }
                 // An ICMP error for something sent earlier: the member's death is found by probes.
@@ -161,6 +162,22 @@ mod tests {
         let ring = KeyRing::new([FieldKey::new([1; 32])]).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         Gossip::new(socket, Arc::new(FieldKeys::new(Some(ring))))
+    }
+
+    #[tokio::test]
+    async fn a_socket_for_both_kinds_of_addresses_knows_where_members_are() {
+        let open = || Arc::new(FieldKeys::new(None));
+        let here = Gossip::new(UdpSocket::bind("[::]:0").await.unwrap(), open());
+        let there = Gossip::new(UdpSocket::bind("127.0.0.1:0").await.unwrap(), open());
+        let [port, addr] = [&here, &there].map(|gossip| gossip.socket.local_addr().unwrap());
+        // A datagram that cannot be sent at once is dropped.
+        there.socket.writable().await.unwrap();
+        there.send(b"ping", SocketAddr::from(([127, 0, 0, 1], port.port())));
+        let (datagram, from) = here.receive().await;
+        assert_eq!((&datagram[..], from), (&b"ping"[..], addr));
+        here.socket.writable().await.unwrap();
+        here.send(b"ack", from);
+        assert_eq!(&there.receive().await.0[..], b"ack");
     }
 
     /// A datagram that this member would send.

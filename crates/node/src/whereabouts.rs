@@ -100,7 +100,7 @@ impl Whereabouts {
 }
 
 /// An address as it is usually written, where the kernel maps an IPv4 address into IPv6.
-fn plain(addr: SocketAddr) -> SocketAddr {
+pub fn plain(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
