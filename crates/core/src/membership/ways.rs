@@ -25,8 +25,8 @@ const QUIET: Duration = Duration::from_secs(12);
 /// For this long after an answer in a datagram, messages by a detour say nothing new. They were
 /// sent before, or their sender has not had an answer yet.
 const PROVED_FOR: Duration = Duration::from_secs(5);
-/// Messages that go around for this long have a lasting cause. A machine that was busy
-/// for a moment answers in datagrams again.
+/// Messages that go around for this long have a lasting cause. A machine that was busy for a moment
+/// answers in datagrams again.
 const LASTING: Duration = Duration::from_secs(5);
 /// Silence after which a detour may be replaced by another one. A partner that is silent otherwise
 /// is probed about as often.

@@ -269,15 +269,18 @@ impl Node {
     /// Live members, of this zone and gateways, between which and this node no datagrams have come
     /// through for a while, though connections do.
     pub fn without_datagrams(&self) -> impl Iterator<Item = Identity> + '_ {
-        let levels = [Some(&self.membership), self.outside.backbone.as_ref()];
-        levels.into_iter().flatten().flat_map(|membership| membership.without_datagrams(self.now))
+        self.memberships().flat_map(|membership| membership.without_datagrams(self.now))
     }
 
     /// The same to which this node has no way at all: neither datagrams nor connections come
     /// through, though others say that they live.
     pub fn without_a_way(&self) -> impl Iterator<Item = Identity> + '_ {
-        let levels = [Some(&self.membership), self.outside.backbone.as_ref()];
-        levels.into_iter().flatten().flat_map(|membership| membership.without_a_way(self.now))
+        self.memberships().flat_map(|membership| membership.without_a_way(self.now))
+    }
+
+    /// That of its zone, and on a gateway that of all gateways.
+    fn memberships(&self) -> impl Iterator<Item = &Membership> {
+        std::iter::once(&self.membership).chain(&self.outside.backbone)
     }
 
     /// All known zones; in a field without zones, its own only.

@@ -23,16 +23,21 @@ fn on(host: &Host, line: &str) -> Result<String, LabError> {
     run(host.command(words.next().unwrap_or_default()).args(words))
 }
 
-/// Drops packets for a node's port of a protocol.
-fn close_port(host: &Host, protocol: &str) -> Outcome {
+/// Drops packets that come to a host and match this.
+fn close(host: &Host, which: &str) -> Outcome {
     on(host, "nft add table inet closed")?;
     on(host, "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
-    on(host, &format!("nft add rule inet closed in {protocol} dport 4440 drop"))?;
+    on(host, &format!("nft add rule inet closed in {which} drop"))?;
     Ok(())
 }
 
+/// Drops packets for a node's port of a protocol.
+fn close_port(host: &Host, protocol: &str) -> Outcome {
+    close(host, &format!("{protocol} dport 4440"))
+}
+
 /// Lets all packets through again.
-fn open_port(host: &Host) -> Outcome {
+fn open(host: &Host) -> Outcome {
     on(host, "nft delete table inet closed")?;
     Ok(())
 }
@@ -74,7 +79,7 @@ fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
         node.wait_status("nothing is covered", NEWS, bare)?;
     }
     // The port is opened: what it holds counts.
-    open_port(field.host(1))?;
+    open(field.host(1))?;
     closed.says("other nodes can connect to this node at", ASKED_AGAIN)?;
     let covered = |status: &serde_json::Value| status["images"][0]["origin_may_leave"] == true;
     field.origin.wait_status("it counts", NEWS, covered)?;
@@ -113,7 +118,7 @@ fn a_room_whose_firewalls_drop_udp_works_and_says_so() -> Outcome {
     }
     // The rules are taken away: in a while nothing is wrong any more.
     for number in 0..4 {
-        open_port(field.host(number))?;
+        open(field.host(number))?;
     }
     for node in &field.nodes {
         node.wait_status("nothing is wrong any more", ASKED_AGAIN, |status| !warned(status))?;
@@ -131,11 +136,7 @@ fn machines_that_reach_the_server_alone_read_and_keep_it() -> Outcome {
     let mut field = Field::start(Plan { stores: &[], spare_hosts: 4, ..Plan::default() })?;
     let server = field.origin.addr();
     for number in 0..4 {
-        let host = field.host(number);
-        on(host, "nft add table inet closed")?;
-        on(host, "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
-        on(host, "nft add rule inet closed in iif lo accept")?;
-        on(host, &format!("nft add rule inet closed in ip saddr != {} drop", server.ip()))?;
+        close(field.host(number), &format!("iif != lo ip saddr != {}", server.ip()))?;
     }
     for number in 0..4 {
         let node = field.join(number, server, "60%").ready()?;
@@ -161,7 +162,7 @@ fn machines_that_reach_the_server_alone_read_and_keep_it() -> Outcome {
     }
     // The ports are joined: in a while the server may leave.
     for number in 0..4 {
-        open_port(field.host(number))?;
+        open(field.host(number))?;
     }
     field.origin.wait_status("nobody needs it", TRIED_AGAIN, |status| depend(status, 0))?;
     assert!(field.origin.leave(daemon::FILL_LIMIT)?.success());
