@@ -5,7 +5,7 @@
 //! machine's `/usr`, seen read-only; it has no network but its own loopback and no disk but its
 //! memory, unless it is [started](Machine::start) with some. What `scripts/machine` made is found
 //! through the environment variable `VFIELD_MACHINE`; each run has a directory there, `runs/NAME`,
-//! in which the script finds itself as `/shared` and where the console's log stays.
+//! in which the script finds itself as `/shared`, and where its steps and the console's log stay.
 //!
 //! The machine is ended with its [`Process`].
 
@@ -13,7 +13,7 @@ use crate::LabError;
 use crate::diskless::mac;
 use crate::lab::Host;
 use crate::need::find_tool;
-use crate::process::Process;
+use crate::process::{Process, tail};
 use std::io::{Write as _, stderr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -100,7 +100,8 @@ impl Machine {
     /// Boots a machine and runs a bash script in it, with `/shared/vfield` beside it.
     ///
     /// # Errors
-    /// [`LabError::Late`] if it has not ended after `limit`, and what the system refuses.
+    /// [`LabError::Late`] with the script's last steps if it has not ended after `limit`, and what
+    /// the system refuses.
     pub fn run(&self, name: &str, script: &str, limit: Duration) -> Result<Ran, LabError> {
         let limit = limit + BOOT_MAX;
         let mut boots = 1;
@@ -112,7 +113,14 @@ impl Machine {
             command.args(["setpriv", "--pdeathsig", "KILL", EMULATOR, "-nic", "none"]);
             self.equip(&mut command, &shared, &Hardware::default());
             let mut process = Process::spawn(name, &mut command, &shared.join("console.log"))?;
-            process.wait(limit)?;
+            process.wait(limit).map_err(|_| LabError::Late {
+                what: format!(
+                    "{name} ends; its steps:\n{}\nits console:\n{}",
+                    tail(&shared.join("steps")),
+                    process.log_tail()
+                ),
+                limit,
+            })?;
             let status = std::fs::read_to_string(shared.join("status")).ok();
             let status = status.and_then(|status| status.trim().parse().ok());
             let console = process.log();

@@ -122,17 +122,12 @@ impl Process {
 
     /// Everything that it has printed.
     pub fn log(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+        text(&self.log)
     }
 
     /// The end of its log.
     pub fn log_tail(&self) -> String {
-        let log = self.log();
-        let mut from = log.len().saturating_sub(LOG_TAIL_BYTES);
-        while !log.is_char_boundary(from) {
-            from += 1;
-        }
-        log[from..].trim().to_owned()
+        tail(&self.log)
     }
 
     /// Processor time it has used, all threads.
@@ -167,6 +162,21 @@ impl Drop for Process {
             eprintln!("--- {} ({}):\n{}", self.name, self.log.display(), self.log_tail());
         }
     }
+}
+
+/// A file's text, as far as it is one; empty if there is no such file.
+fn text(file: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
+}
+
+/// The end of a file's text, as much as an error shows.
+pub(crate) fn tail(file: &Path) -> String {
+    let text = text(file);
+    let mut from = text.len().saturating_sub(LOG_TAIL_BYTES);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text[from..].trim().to_owned()
 }
 
 /// Allocated bytes of a process's memory files, each counted once however many descriptors it has.

@@ -19,7 +19,9 @@ hostname machine
 export PATH=/usr/sbin:/usr/bin:/busybox HOME=/root
 cd /tmp
 : >/shared/begun
-bash /shared/script
+# Each step with its second is written to a file, so that a script that does not end can be asked
+# where it is. Bash takes no PS4 from outside.
+BASH_XTRACEFD=9 bash -c 'PS4="+ \$SECONDS s: "; set -x; . /shared/script' 9>/shared/steps
 echo $? >/shared/status
 sync
 /busybox/poweroff -f
