@@ -11,6 +11,7 @@ mod mount;
 mod server;
 
 use crate::estate::Estate;
+use crate::onlooker::Onlooker;
 use crate::plan::Places;
 use std::fmt::Debug;
 use std::future::{Future, ready};
@@ -54,6 +55,7 @@ struct Offer<'a> {
     access: &'a [Rule],
     sources: Vec<Arc<dyn BlockSource>>,
     estate: &'a Arc<Estate>,
+    onlooker: &'a Arc<Onlooker>,
     console: &'a Console,
 }
 
@@ -148,11 +150,13 @@ impl Exports {
         access: Vec<Rule>,
         sources: Vec<Arc<dyn BlockSource>>,
         estate: &Arc<Estate>,
+        onlooker: &Arc<Onlooker>,
         console: &Console,
     ) -> Result<Self, Failure> {
         let mut exports = Self { running: Vec::new(), access };
         for kind in &KINDS {
-            let offer = Offer { places, access: &exports.access, sources: sources.clone(), estate, console };
+            let (access, sources) = (exports.access.as_slice(), sources.clone());
+            let offer = Offer { places, access, sources, estate, onlooker, console };
             match (kind.start)(offer).await {
                 Ok(started) => exports.running.extend(started),
                 Err(failure) => {

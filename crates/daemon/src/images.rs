@@ -74,6 +74,7 @@ impl Images {
         node: Arc<Node>,
         exports: Exports,
         overlays: Arc<Overlays>,
+        looks: Looks,
         allow_rollback: bool,
         console: Console,
     ) -> Self {
@@ -84,7 +85,7 @@ impl Images {
             node,
             exports,
             attached: Mutex::new(attached),
-            looks: Looks::default(),
+            looks,
             led: Mutex::default(),
             lent: Mutex::default(),
             places,

@@ -25,6 +25,7 @@ pub mod limits;
 pub mod link_memory;
 mod looks;
 pub mod members;
+mod onlooker;
 mod overlays;
 pub mod plan;
 mod reload;
@@ -47,6 +48,7 @@ use crate::handover::state::VERSION;
 use crate::keeper::custody::Line;
 use crate::keeper::service_manager;
 use crate::keeper::word::Word;
+use crate::onlooker::Onlooker;
 use crate::plan::{Places, Plan};
 use crate::report::Reporter;
 use exports::Exports;
@@ -55,6 +57,7 @@ use images::Images;
 use leaving::{LAST_THREADS, LeaveOrder, Orders};
 use limits::Limits;
 use limits::local_time::minute_of_day;
+use looks::Looks;
 use overlays::{Overlays, Prepared};
 use reload::Reloader;
 use request_handler::{RequestHandler, Running};
@@ -107,6 +110,8 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     (plan.node.limits, plan.node.image_limits) = plan.limits.rates_at(minute_of_day());
     trees::look(&mut plan, &console);
     let sandbox = Sandbox::enter(plan.sandbox, &plan, &vfield_control::place::choose(plan.control.as_deref()))?;
+    let onlooker = if plan.exports.device.is_some() { Onlooker::start().map_err(system)? } else { Onlooker::default() };
+    let alone = Alone { sandbox, onlooker: Arc::new(onlooker) };
     stderr::in_background().map_err(system)?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;
     let runtime = runtime(plan.threads, plan.node.disk.is_some()).map_err(system)?;
@@ -119,7 +124,7 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
             }
         };
         let events = Arc::clone(&ground.events);
-        let result = live(plan, publication, prepared, ground, sandbox, &console, &reporter).await;
+        let result = live(plan, publication, prepared, ground, alone, &console, &reporter).await;
         let end = result.as_ref().map_or_else(|failure| format!("ended: {}", failure.fact()), |()| "ended".to_owned());
         events.add(dashboard::now_ms(), "ended", &end);
         result
@@ -149,15 +154,22 @@ fn runtime(threads: NonZeroUsize, disk: bool) -> std::io::Result<Runtime> {
     builder.worker_threads(threads.into()).enable_all().build()
 }
 
+/// What a daemon has begun while it was one thread.
+struct Alone {
+    sandbox: Sandbox,
+    onlooker: Arc<Onlooker>,
+}
+
 async fn live(
     plan: Plan,
     publication: Option<Publication>,
     prepared: Option<Prepared>,
     ground: Ground,
-    sandbox: Sandbox,
+    alone: Alone,
     console: &Console,
     reporter: &Reporter,
 ) -> Result<(), Failure> {
+    let Alone { sandbox, onlooker } = alone;
     let Ground { place, listener, estate, events: remembered, mut state } = ground;
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     exports::check(&plan.exports, &estate)?;
@@ -189,17 +201,20 @@ async fn live(
     let (node, end) = match started {
         Ok(node) => {
             let node = Arc::new(node);
-            let attached = attach(&plan.exports, prepared, &node, &follow, &estate, plan.allow_rollback, console).await;
-            let attached = attached.and_then(|attached| Ok((attached, sandbox.close()?)));
-            let ((exports, overlays), given_up) = match attached {
+            let attached = async {
+                rollback::check(&node.status().images, plan.allow_rollback)?;
+                let attached = attach(&plan.exports, prepared, &node, &follow, &estate, &onlooker, console).await?;
+                Ok((attached, sandbox.close()?))
+            };
+            let ((exports, overlays), given_up) = match attached.await {
                 Ok(attached) => attached,
                 Err(failure) => {
                     node.leave(LAST_THREADS).await;
                     return Err(failure);
                 }
             };
-            let images =
-                Images::new(Arc::clone(&node), exports, Arc::clone(&overlays), plan.allow_rollback, console.clone());
+            let (looks, laid) = (Looks::by(onlooker), Arc::clone(&overlays));
+            let images = Images::new(Arc::clone(&node), exports, laid, looks, plan.allow_rollback, console.clone());
             let images = Arc::new(images);
             let (following, mut followers) = (Arc::new(Follow::default()), JoinSet::new());
             following.begin(&follow, &node, &images, &mut followers).await;
@@ -282,21 +297,20 @@ async fn live(
     Ok(())
 }
 
-/// Exports the images after the check against rollbacks.
+/// Exports the images.
 async fn attach(
     places: &Places,
     prepared: Option<Prepared>,
     node: &Node,
     follow: &[TagName],
     estate: &Arc<Estate>,
-    allow_rollback: bool,
+    onlooker: &Arc<Onlooker>,
     console: &Console,
 ) -> Result<(Exports, Arc<Overlays>), Failure> {
-    rollback::check(&node.status().images, allow_rollback)?;
     let access = exports::access::resolve(places, &node.images(), follow, console)?;
     let overlays = lay(prepared, node).await?;
-    let exports = Exports::start(places, access, overlays.sources(node.images()), estate, console).await?;
-    overlays.attached_as(exports.devices());
+    let exports = Exports::start(places, access, overlays.sources(node.images()), estate, onlooker, console).await?;
+    overlays.attached_as(exports.devices(), Arc::clone(onlooker));
     Ok((exports, overlays))
 }
 

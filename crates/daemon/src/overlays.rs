@@ -6,6 +6,7 @@
 
 mod explain;
 
+use crate::onlooker::Onlooker;
 use crate::plan::overlay::OverlayPlan;
 use std::fs::File;
 use std::path::PathBuf;
@@ -42,8 +43,8 @@ pub struct Overlays {
     all: Vec<Arc<Overlay>>,
     place: String,
     carries_root: bool,
-    /// Block devices that the daemon has made, by their images.
-    devices: OnceLock<Vec<(String, PathBuf)>>,
+    /// Once they are attached.
+    attached: OnceLock<Attached>,
 }
 
 /// Takes the directory, and looks at the saved overlays that are to be restored.
@@ -61,6 +62,21 @@ pub fn prepare(plan: Option<OverlayPlan>) -> Result<Option<Prepared>, Failure> {
     let folder = plan.dir().map(|dir| Folder::open(dir).map(Arc::new)).transpose();
     let folder = folder.map_err(|error| explain::open(&error))?;
     Ok(Some(Prepared { plan, folder, saved }))
+}
+
+/// Block devices that the daemon has made, by their images, and who opens them.
+#[derive(Debug)]
+struct Attached {
+    devices: Vec<(String, PathBuf)>,
+    onlooker: Arc<Onlooker>,
+}
+
+impl Attached {
+    /// How many devices of an image somebody has claimed.
+    fn claimed(&self, name: &str) -> usize {
+        let claimed = |(image, path): &&(String, PathBuf)| image == name && self.onlooker.is_claimed(path);
+        self.devices.iter().filter(claimed).count()
+    }
 }
 
 impl Prepared {
@@ -91,7 +107,7 @@ impl Prepared {
             all.push(Arc::new(overlay));
         }
         let (place, carries_root) = (self.plan.place.to_string(), self.plan.carries_root);
-        Ok(Overlays { all, place, carries_root, devices: OnceLock::new() })
+        Ok(Overlays { all, place, carries_root, attached: OnceLock::new() })
     }
 }
 
@@ -182,16 +198,15 @@ impl Overlays {
     }
 
     /// Takes note of the block devices that the daemon has made, once.
-    pub fn attached_as(&self, devices: Vec<(String, PathBuf)>) {
+    pub fn attached_as(&self, devices: Vec<(String, PathBuf)>, onlooker: Arc<Onlooker>) {
         // A second call has the same devices.
-        let _ = self.devices.set(devices);
+        let _ = self.attached.set(Attached { devices, onlooker });
     }
 
     /// How many have the image of an overlay open on this machine.
     fn users(&self, overlay: &Overlay) -> u64 {
-        let devices = self.devices.get().into_iter().flatten();
-        let claimed = devices.filter(|(image, path)| image == overlay.name() && vfield_export::is_claimed(path));
-        overlay.users().count() + claimed.count() as u64
+        let claimed = self.attached.get().map_or(0, |attached| attached.claimed(overlay.name()));
+        overlay.users().count() + claimed as u64
     }
 
     /// Drops the changes of one; answers when it is done. Not those that somebody uses, unless by

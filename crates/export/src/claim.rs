@@ -2,6 +2,9 @@
 //!
 //! The kernel says of a mount, and not of a plain reader. But it keeps the cached pages of a device
 //! for as long as anybody has it open, and not longer.
+//!
+//! Both questions open the device, and no signal ends the wait of a process that opens or closes a
+//! device with reads under way. So the process that serves a device leaves them to another one.
 
 #![expect(unsafe_code, reason = "the kernel says of mapped memory alone which pages are cached")]
 

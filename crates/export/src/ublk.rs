@@ -26,12 +26,11 @@ mod gather;
 mod queue;
 mod ring;
 
-pub use device::{Device, Stopped};
+pub use device::Device;
 pub use error::UblkError;
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::Handle;
 use vfield_block::source::BlockSource;
 
@@ -55,8 +54,6 @@ pub struct Options {
     pub queues: NonZeroU16,
     /// Requests under way in each queue, at most 4096.
     pub depth: NonZeroU16,
-    /// Time in which [`Device::stop`] lets mounts end before it disconnects their readers.
-    pub stop_grace: Duration,
 }
 
 impl Options {
@@ -71,8 +68,6 @@ impl Options {
             // What the kernel's own drivers have: enough that readers queue before the device, not
             // in it.
             depth: NonZeroU16::MIN.saturating_add(127),
-            // As for a FUSE mount: not to hold up a shutdown.
-            stop_grace: Duration::from_millis(500),
         }
     }
 }

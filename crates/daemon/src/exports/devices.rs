@@ -3,11 +3,13 @@
 
 use super::{Export, Job, Kind, Made, Offer, Starting, explain};
 use crate::estate::Estate;
+use crate::onlooker::Onlooker;
 use crate::plan::Places;
 use crate::values::device::DeviceKind;
 use std::future::ready;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use vfield_block::source::BlockSource;
 use vfield_console::failure::Failure;
@@ -16,7 +18,12 @@ use vfield_control::offer::{ExportKind, ExportStatus};
 use vfield_export::fuse::Removed;
 use vfield_export::nbd::Handed;
 use vfield_export::nbd::kernel::{self, KernelDevice};
-use vfield_export::ublk::{self, Stopped, UblkError};
+use vfield_export::ublk::{self, UblkError};
+
+/// For mounts of a device that goes to end, as for a FUSE mount: not to hold up a shutdown.
+const LET_GO_WITHIN: Duration = Duration::from_millis(500);
+/// How often it is looked whether they have: nobody says so.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A driver of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +40,20 @@ pub(super) const KIND: Kind = Kind { check, start };
 #[derive(Debug)]
 struct Devices {
     driver: Driver,
+    onlooker: Arc<Onlooker>,
     all: Vec<Device>,
 }
 
 /// One image's device.
 #[derive(Debug)]
-pub(super) enum Device {
+pub(super) struct Device {
+    served: Served,
+    onlooker: Arc<Onlooker>,
+}
+
+/// A device by its driver.
+#[derive(Debug)]
+enum Served {
     /// A device of ublk.
     Ublk(Box<ublk::Device>),
     /// A device of the kernel's NBD client.
@@ -66,15 +81,16 @@ fn check(places: &Places, _: &Estate) -> Result<(), Failure> {
 }
 
 fn start(offer: Offer<'_>) -> Starting<'_> {
-    let Offer { places, sources, console, .. } = offer;
+    let Offer { places, sources, onlooker, console, .. } = offer;
     Box::pin(async move {
         let Some(kind) = places.device else { return Ok(None) };
         let (driver, instead) = choose(kind)?;
         if let Some(why) = instead {
             console.say(&format!("the kernel's NBD client makes block devices: {why}"));
         }
-        let all = make(driver, sources).await?;
-        Ok(Some(Box::new(Devices { driver, all }) as Box<dyn Export>))
+        let onlooker = Arc::clone(onlooker);
+        let all = make(driver, sources, &onlooker).await?;
+        Ok(Some(Box::new(Devices { driver, onlooker, all }) as Box<dyn Export>))
     })
 }
 
@@ -84,8 +100,8 @@ impl Export for Devices {
     }
 
     fn make(&self, source: Arc<dyn BlockSource>) -> Job<'static, Result<Made, Failure>> {
-        let driver = self.driver;
-        Box::pin(async move { make(driver, vec![source]).await.map(Made) })
+        let (driver, onlooker) = (self.driver, Arc::clone(&self.onlooker));
+        Box::pin(async move { make(driver, vec![source], &onlooker).await.map(Made) })
     }
 
     fn add(&mut self, _: Arc<dyn BlockSource>, made: Made) -> Result<(), Failure> {
@@ -111,7 +127,7 @@ impl Export for Devices {
     }
 
     fn users(&self, name: &str) -> Vec<String> {
-        let claimed = |device: &&Device| device.image() == name && vfield_export::is_claimed(&device.path());
+        let claimed = |device: &&Device| device.image() == name && self.onlooker.is_claimed(&device.path());
         self.all.iter().filter(claimed).map(|device| format!("{} is in use", device.path().display())).collect()
     }
 
@@ -135,45 +151,50 @@ impl Export for Devices {
 }
 
 /// Each source as a block device, in their order.
-async fn make(driver: Driver, sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Device>, Failure> {
-    let devices = match driver {
+async fn make(
+    driver: Driver,
+    sources: Vec<Arc<dyn BlockSource>>,
+    onlooker: &Arc<Onlooker>,
+) -> Result<Vec<Device>, Failure> {
+    let served = match driver {
         Driver::Ublk => ublk_devices(sources).await?,
         Driver::Nbd => {
             let mut devices = Vec::new();
             for source in sources {
                 let device = kernel::attach(source).await.map_err(|error| explain::attach(&error))?;
-                look_for_partitions(device.path()).await;
-                devices.push(Device::Nbd(device));
+                look_for_partitions(device.path(), onlooker).await;
+                devices.push(Served::Nbd(device));
             }
             devices
         }
     };
+    let device = |served| Device { served, onlooker: Arc::clone(onlooker) };
+    let devices: Vec<Device> = served.into_iter().map(device).collect();
     for device in devices.iter().filter(|device| device.taken_over()) {
         tracing::info!(device = %device.path().display(), "took over the device of a dead daemon");
     }
     Ok(devices)
 }
 
-/// Opens a device once, on a thread that may wait. The kernel looks for partitions when a device
-/// is first opened, and reads it for that. A thread of the runtime, which answers those reads,
-/// would wait for itself.
-async fn look_for_partitions(device: PathBuf) {
-    // A device that cannot be opened is not looked at by the kernel either.
-    let opened = tokio::task::spawn_blocking(move || std::fs::File::open(device).map(drop)).await;
+/// Has a device opened once. The kernel looks for partitions when a device is first opened, and
+/// reads it for that.
+async fn look_for_partitions(device: PathBuf, onlooker: &Arc<Onlooker>) {
+    let onlooker = Arc::clone(onlooker);
+    let opened = tokio::task::spawn_blocking(move || onlooker.open_once(&device)).await;
     drop(opened);
 }
 
 /// On a thread that may wait, since the kernel reads the devices before it says that they are
 /// there.
-async fn ublk_devices(sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Device>, Failure> {
+async fn ublk_devices(sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Served>, Failure> {
     let options = ublk::Options::new(Handle::current());
     let all = move || {
         sources
             .into_iter()
-            .map(|source| ublk::export(source, &options).map(|device| Device::Ublk(Box::new(device))))
+            .map(|source| ublk::export(source, &options).map(|device| Served::Ublk(Box::new(device))))
             .collect()
     };
-    let made: Result<Result<Vec<Device>, UblkError>, _> = tokio::task::spawn_blocking(all).await;
+    let made: Result<Result<Vec<Served>, UblkError>, _> = tokio::task::spawn_blocking(all).await;
     let made = made.map_err(|error| Failure::failed(format!("making block devices: {error}")))?;
     made.map_err(|error| explain::ublk(&error))
 }
@@ -181,51 +202,67 @@ async fn ublk_devices(sources: Vec<Arc<dyn BlockSource>>) -> Result<Vec<Device>,
 impl Device {
     /// As `status` lists it.
     fn place(&self) -> ExportStatus {
-        let (kind, image) = match self {
-            Self::Ublk(device) => (ExportKind::Ublk, device.image()),
-            Self::Nbd(device) => (ExportKind::Device, device.image()),
+        let (kind, image) = match &self.served {
+            Served::Ublk(device) => (ExportKind::Ublk, device.image()),
+            Served::Nbd(device) => (ExportKind::Device, device.image()),
         };
         ExportStatus { kind, address: self.path().display().to_string(), image: Some(image.to_owned()) }
     }
 
     /// Name of its image.
     fn image(&self) -> &str {
-        match self {
-            Self::Ublk(device) => device.image(),
-            Self::Nbd(device) => device.image(),
+        match &self.served {
+            Served::Ublk(device) => device.image(),
+            Served::Nbd(device) => device.image(),
         }
     }
 
     /// The block device.
     fn path(&self) -> PathBuf {
-        match self {
-            Self::Ublk(device) => device.path(),
-            Self::Nbd(device) => device.path(),
+        match &self.served {
+            Served::Ublk(device) => device.path(),
+            Served::Nbd(device) => device.path(),
         }
     }
 
     fn taken_over(&self) -> bool {
-        match self {
-            Self::Ublk(device) => device.taken_over(),
-            Self::Nbd(device) => device.taken_over(),
+        match &self.served {
+            Served::Ublk(device) => device.taken_over(),
+            Served::Nbd(device) => device.taken_over(),
         }
     }
 
-    /// Removes it; warns if that disconnected readers.
+    /// Removes it, after a moment for its mounts to end; warns if that disconnected readers.
     pub(super) async fn stop(self, console: &Console) {
-        let path = self.path().display().to_string();
-        let idle = match self {
-            Self::Ublk(device) => match tokio::task::spawn_blocking(|| device.stop()).await {
-                Ok(Ok(stopped)) => Ok(stopped == Stopped::Idle),
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(error) => Err(format!("removing {path}: {error}")),
+        let path = self.path();
+        let Self { served, onlooker } = self;
+        let device = path.clone();
+        let idle = tokio::task::spawn_blocking(move || is_let_go(&device, &onlooker)).await.unwrap_or_default();
+        let stopped = match served {
+            Served::Ublk(device) => match tokio::task::spawn_blocking(|| device.stop()).await {
+                Ok(stopped) => stopped.map_err(|error| error.to_string()),
+                Err(error) => Err(format!("removing {}: {error}", path.display())),
             },
-            Self::Nbd(device) => device.stop().await.map_err(|error| error.to_string()),
+            Served::Nbd(device) => device.stop().await.map_err(|error| error.to_string()),
         };
-        match idle {
-            Ok(true) => {}
-            Ok(false) => console.warn(&format!("{path} was in use; its readers were disconnected")),
+        match stopped {
+            Ok(()) if idle => {}
+            Ok(()) => console.warn(&format!("{} was in use; its readers were disconnected", path.display())),
             Err(error) => console.warn(&error),
         }
+    }
+}
+
+/// Waits until nobody has a device mounted; `false` if that takes too long. Blocks.
+fn is_let_go(device: &Path, onlooker: &Onlooker) -> bool {
+    let deadline = Instant::now() + LET_GO_WITHIN;
+    loop {
+        if !onlooker.is_claimed(device) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
 }

@@ -35,8 +35,9 @@ expect "$(sha256sum <"$next")" "${sums[1]}" "the next version"
 # The daemon is killed under readers; its guard starts it again.
 took_over() { [[ $(grep -c 'took over the device' node.log) -ge $1 ]]; }
 crashes=0
+kill_daemon() { kill -KILL "$(cat "/proc/${pid[$1]}/task/${pid[$1]}/children")"; }
 crash() {
-    kill -KILL "$(cat "/proc/${pid[node]}/task/${pid[node]}/children")"
+    kill_daemon node
     until_true 120 took_over $((2 * ++crashes))
     until_true 120 is_at $serial
 }
@@ -77,28 +78,42 @@ expect "$(sha256sum <"$last")" "${sums[2]}" "the last version"
 must node leave
 wait "${pid[node]}" || fail "the guard ended with status $?"
 
-# A device whose first bytes do not come holds nobody up but its own readers.
-for name in middle late; do
-    images=(--image v1.img)
-    [[ $name == middle ]] && images+=(--image late.img)
-    devices=(--device "$driver")
-    [[ $name == middle ]] && devices=()
-    daemon $name join 127.0.0.1 "${images[@]}" --store 0 "${devices[@]}" --listen "127.0.0.$((++serial)):4440"
-done
+# A device whose bytes do not come holds nobody up but its own readers.
+daemon middle join 127.0.0.1 --image v1.img --image late.img --store 0 --listen "127.0.0.$((++serial)):4440"
+daemon late join 127.0.0.1 --image v1.img --store 0 --guard --device "$driver" --listen "127.0.0.$((++serial)):4440"
 late() { "$vfield" -q "$@" --control /run/late.sock; }
+device=$(late status --device v1.img)
 kill -STOP "${pid[origin]}"
 late add late.img --store 0 &
-adding=$!
 comes() { late status | grep -q '^image late.img'; }
 until_true 60 comes
 # It is drained at once, and then waits for the read.
 said=$(timeout 60 "$vfield" -q drain --timeout 1s --control /run/late.sock 2>&1)
 [[ $said == *"1 read of this machine waits"* ]] || fail "draining meanwhile: $said"
 must_not late status --device late.img
+# A daemon that is killed while the kernel reads its device can end, and its guard goes on.
+kill_daemon late
+has_taken_over() { grep -q 'took over the device' late.log; }
+until_true 120 has_taken_over
+until_true 60 late status
+late add late.img --store 0 &
+adding=$!
+until_true 60 comes
 kill -CONT "${pid[origin]}"
 must wait $adding
 expect "$(sha256sum <"$(late status --device late.img)")" "${sums[3]}" "what came late"
+# A reader that is killed keeps its device from being opened until the read has ended, and nobody
+# from stopping the daemon.
+drop
+kill -STOP "${pid[origin]}"
+dd if="$device" of=/dev/null bs=4k count=1 skip=3000 status=none &
+reader=$!
+waits() { late status | grep -q 'wait'; }
+until_true 60 waits
+kill -KILL $reader
+tolerated="I/O error.* ${device#/dev/}, "
 stop late
+kill -CONT "${pid[origin]}"
 stop middle
 stop origin
 end

@@ -23,7 +23,6 @@ use super::connection::Shared;
 use super::server::shared;
 use super::socket::Socket;
 use super::visit::{self, Stop};
-use crate::is_claimed;
 use netlink::{Netlink, Wanted};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -53,10 +52,6 @@ const DEAD_S: u64 = 10 * 365 * 24 * 3600;
 const NOTICE_MAX: Duration = Duration::from_secs(10);
 /// Time for a connection that the kernel did not take to end.
 const TAKEN_AFTER: Duration = Duration::from_millis(20);
-/// For users that have a device mounted, to unmount it.
-const GRACE: Duration = Duration::from_millis(500);
-/// Interval of polling for states without an event.
-const RETRY: Duration = Duration::from_millis(10);
 
 /// Why an image could not be attached.
 #[derive(Debug, thiserror::Error)]
@@ -229,17 +224,11 @@ impl KernelDevice {
         self.taken_over
     }
 
-    /// Removes the device. Its mounts get half a second to be unmounted; `false` means that readers
-    /// were disconnected.
+    /// Removes the device; reads of it fail from now on.
     ///
     /// # Errors
     /// If the system refuses.
-    pub async fn stop(self) -> Result<bool, AttachError> {
-        let deadline = Instant::now() + GRACE;
-        while is_claimed(&self.path()) && Instant::now() < deadline {
-            tokio::time::sleep(RETRY).await;
-        }
-        let idle = !is_claimed(&self.path());
+    pub async fn stop(self) -> Result<(), AttachError> {
         self.ending.send_replace(true);
         let connection = self.keeper.await;
         let index = self.index;
@@ -251,7 +240,7 @@ impl KernelDevice {
         if let Err(error) = set_timer(index, ASKED_AGAIN_OTHERWISE).await {
             tracing::warn!(%error, device = index, "the timer of requests stays as it was");
         }
-        Ok(idle)
+        Ok(())
     }
 }
 

@@ -12,7 +12,6 @@ use super::control::{ControlDevice, is, refused};
 use super::error::UblkError;
 use super::queue::{self, Shared};
 use super::{DISCARD_BYTES_MAX, Options, REQUEST_BYTES_MAX, SECTOR_BYTES};
-use crate::is_claimed;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -21,13 +20,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use vfield_block::device::GRANULE_BYTES;
-use vfield_block::source::BlockSource;
+use vfield_block::extent::Extent;
+use vfield_block::source::{BlockSource, Piece};
 
 /// How long a device may take to notice that its server died. It takes milliseconds; but where
 /// [`keep_a_place_free`] could not, it may be 30 s, after which requests are overdue.
 const NOTICE_MAX: Duration = Duration::from_secs(40);
+/// Where partition tables are, at both ends of a device: a GPT has 34 sectors.
+const END_BYTES: u64 = 32 << 10;
 /// How often it is looked at meanwhile: the kernel does not say when.
 const RETRY: Duration = Duration::from_millis(10);
 
@@ -36,7 +39,6 @@ pub struct Device {
     number: u32,
     image: String,
     taken_over: bool,
-    grace: Duration,
     /// Until it is stopped.
     serving: Option<Serving>,
 }
@@ -47,23 +49,22 @@ struct Serving {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// How a device ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
-    /// Nobody had it mounted.
-    Idle,
-    /// It was in use; its users see errors from now on.
-    Forced,
-}
-
 impl Device {
     /// Makes the device, as [`super::export`] says.
     pub(super) fn open(source: Arc<dyn BlockSource>, options: &Options) -> Result<Self, UblkError> {
         let parameters = parameters(&*source)?;
         let mut control = ControlDevice::open()?;
         let (mark, image) = (mark(&*source), source.name().to_owned());
-        let lock = control.lock()?;
-        let (info, taken_over) = match left_behind(&mut control, mark, &image)? {
+        let (mut lock, mut ends) = (control.lock()?, Vec::new());
+        let mut left = left_behind(&mut control, mark, &image)?;
+        if left.is_none() {
+            // Others start theirs meanwhile.
+            drop(lock);
+            ends = read_ends(&*source, &options.runtime);
+            lock = control.lock()?;
+            left = left_behind(&mut control, mark, &image)?;
+        }
+        let (info, taken_over) = match left {
             Some(info) => (take_over(&mut control, info)?, true),
             None => (make(&mut control, mark, parameters, options)?, false),
         };
@@ -82,13 +83,14 @@ impl Device {
             let started = if taken_over { control.end_recovery(info.device) } else { control.start(info.device) };
             started.map(|()| threads)
         });
+        drop(ends);
         match started {
             Ok(threads) => {
                 if !taken_over {
                     keep_a_place_free(info);
                 }
                 let serving = Some(Serving { control, shared, threads });
-                Ok(Self { number: info.device, image, taken_over, grace: options.stop_grace, serving })
+                Ok(Self { number: info.device, image, taken_over, serving })
             }
             Err(source) => {
                 shared.closing.send_replace(true);
@@ -118,23 +120,13 @@ impl Device {
         self.taken_over
     }
 
-    /// Removes the device. Mounts get [`Options::stop_grace`] to end; then reads fail. Blocks for
-    /// that time and until requests under way are answered; in async code, call it from
-    /// `spawn_blocking`.
+    /// Removes the device; reads of it fail from now on. Blocks until requests under way are
+    /// answered; in async code, call it from `spawn_blocking`.
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn stop(mut self) -> Result<Stopped, UblkError> {
-        let deadline = Instant::now() + self.grace;
-        while is_claimed(&self.path()) {
-            if Instant::now() >= deadline {
-                self.end()?;
-                return Ok(Stopped::Forced);
-            }
-            std::thread::sleep(RETRY);
-        }
-        self.end()?;
-        Ok(Stopped::Idle)
+    pub fn stop(mut self) -> Result<(), UblkError> {
+        self.end()
     }
 
     fn end(&mut self) -> Result<(), UblkError> {
@@ -164,6 +156,17 @@ impl Drop for Device {
             tracing::error!(%error, device = self.number, "a ublk device stays until the next start");
         }
     }
+}
+
+/// The bytes in which the kernel looks for partitions while it starts a device, kept where they can
+/// be had at once. It does that within this process, which no signal could end while it waits
+/// for them. Waits for them itself.
+fn read_ends(source: &dyn BlockSource, runtime: &Handle) -> Vec<Piece> {
+    let size = source.size_bytes();
+    let ends = [0..size.min(END_BYTES), size.saturating_sub(END_BYTES)..size];
+    let read = ends.map(|end| runtime.block_on(source.read(Extent::from(end))));
+    // What cannot be read the kernel cannot read either.
+    read.into_iter().flatten().flatten().collect()
 }
 
 /// What the device looks like: as long as the image, rounded up to a sector.
