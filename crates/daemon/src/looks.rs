@@ -1,8 +1,8 @@
 //! Looks at block devices of this daemon, for readers that have one open.
 //!
 //! A look opens a device, so one is made at a time: two of them would see each other. And no device
-//! goes during a look: the kernel would look for partitions in it, and fill its log with errors. The
-//! [`Onlooker`] is who opens it.
+//! goes during a look: the kernel would look for partitions in it, and fill its log with errors.
+//! The [`Onlooker`] opens it.
 
 use crate::onlooker::Onlooker;
 use std::path::PathBuf;

@@ -39,7 +39,7 @@ const DEVICES: [&str; 2] = ["/dev/nbd", "/dev/ublkb"];
 #[derive(Debug, Default)]
 pub struct Onlooker(Option<OwnedFd>);
 
-/// What is to be done with a device.
+/// A use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Question {
     IsClaimed = 1,
@@ -97,7 +97,7 @@ impl Onlooker {
     }
 }
 
-/// What came of a question.
+/// The outcome of a question.
 enum Answer {
     Is(bool),
     /// Another question about the device is under way.
@@ -163,7 +163,7 @@ fn stand(line: OwnedFd) -> ! {
     }
 }
 
-/// What is asked about which device. The daemon may have been taken over by somebody who wants to
+/// A question and its device. The daemon may have been taken over by somebody who wants to
 /// open other files.
 fn parse(order: &[u8]) -> Option<(Question, &[u8])> {
     let (question, device) = order.split_first()?;

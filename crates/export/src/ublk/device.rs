@@ -165,7 +165,7 @@ fn read_ends(source: &dyn BlockSource, runtime: &Handle) -> Vec<Piece> {
     let size = source.size_bytes();
     let ends = [0..size.min(END_BYTES), size.saturating_sub(END_BYTES)..size];
     let read = ends.map(|end| runtime.block_on(source.read(Extent::from(end))));
-    // What cannot be read the kernel cannot read either.
+    // The kernel gets the same errors.
     read.into_iter().flatten().flatten().collect()
 }
 
