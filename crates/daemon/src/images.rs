@@ -219,7 +219,7 @@ impl Images {
 
     /// True if anybody has a block device of the image open. The device is read for that, so the
     /// caller does not hold the exports.
-    async fn is_device_open(&self, id: ImageId, look: Option<&Look>) -> bool {
+    async fn is_device_open(&self, id: ImageId, look: Option<&Look<'_>>) -> bool {
         let Some(image) = self.node.images().into_iter().find(|held| held.id == id) else { return false };
         let devices = match &*self.exports.lock().await {
             Some(exports) => exports.devices_of(image.source.name()),

@@ -128,6 +128,9 @@ kill_hard() {
     wait "${pid[$1]}" 2>/dev/null
 }
 
+# kill_daemon NAME: the daemon of a guard, without a word.
+kill_daemon() { kill -KILL "$(cat "/proc/${pid[$1]}/task/${pid[$1]}/children")"; }
+
 # stop NAME: politely.
 stop() {
     kill "${pid[$1]}"

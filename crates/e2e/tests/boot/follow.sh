@@ -35,7 +35,6 @@ expect "$(sha256sum <"$next")" "${sums[1]}" "the next version"
 # The daemon is killed under readers; its guard starts it again.
 took_over() { [[ $(grep -c 'took over the device' node.log) -ge $1 ]]; }
 crashes=0
-kill_daemon() { kill -KILL "$(cat "/proc/${pid[$1]}/task/${pid[$1]}/children")"; }
 crash() {
     kill_daemon node
     until_true 120 took_over $((2 * ++crashes))

@@ -13,7 +13,7 @@ took_over() { [[ $(grep -c 'taken over from the daemon before' node.log) -ge $1 
 # Kills the daemon, which its guard starts again.
 kills=0
 again() {
-    kill -KILL "$(cat "/proc/${pid[node]}/task/${pid[node]}/children")"
+    kill_daemon node
     until_true 30 took_over $((++kills))
 }
 while_read $device 24m "$sum" again
