@@ -4,10 +4,13 @@
 //! decides what they mean together. [`crate::original`] translates the original's form into this
 //! one.
 
+mod booted;
 #[cfg(feature = "buckets")]
 mod bucket;
 mod doctor;
 mod leaving;
+#[cfg(feature = "tools")]
+mod manual;
 mod overlay;
 mod rubbish;
 mod serve;
@@ -16,16 +19,20 @@ mod trust;
 mod upgrade;
 mod watch;
 
+pub use booted::BootedOptions;
 #[cfg(feature = "buckets")]
 pub use bucket::{BucketAction, BucketOptions};
 pub use doctor::{DoctorAction, DoctorOptions};
 pub use leaving::{DrainOptions, LeaveOptions};
+#[cfg(feature = "tools")]
+pub use manual::{CompletionOptions, ManOptions};
 pub use overlay::{OverlayAction, OverlayOptions};
 pub use rubbish::{GcOptions, PinOptions};
 pub use serve::ServeOptions;
 pub use tag::{FileSystem, MountOptions, PublishOptions, TagAction, TagNumbers, TagOptions, TagSigner};
 pub use trust::{KeyAction, KeyOptions, SignOptions, SignerOptions};
 pub use upgrade::UpgradeOptions;
+#[cfg(feature = "tools")]
 use vfield_bench::args::{self as bench, BenchOptions};
 pub use watch::{
     EventsOptions, ExplainOptions, LearnedOptions, LimitCommandOptions, LimitOptions, StatusOptions, TopOptions,
@@ -53,7 +60,8 @@ use vfield_daemon::values::sandbox::SandboxMode;
 use vfield_daemon::values::store::Store;
 use vfield_daemon::values::tag::Tagged;
 use vfield_daemon::values::user::UserName;
-use vfield_netboot::args::{self as netboot, BootedOptions, NetbootOptions};
+#[cfg(feature = "tools")]
+use vfield_netboot::args::{self as netboot, NetbootOptions};
 use vfield_pack::args::{self as pack, PackOptions};
 use vfield_pack::chunks::Chunks;
 
@@ -196,18 +204,22 @@ pub enum Command {
     /// Make a field key, print its name, or reload changed key files
     #[command(after_help = trust::KEY_EXAMPLES)]
     Key(KeyOptions),
+    #[cfg(feature = "tools")]
     /// Boot machines over the network: boot files over HTTP, DHCP by dnsmasq
     #[command(after_help = netboot::EXAMPLES)]
     Netboot(Box<NetbootOptions>),
     /// Tell the network boot that this machine runs; the initramfs starts it
     Booted(BootedOptions),
+    #[cfg(feature = "tools")]
     /// Measure reads of a local image or of another node against the limit
     #[command(after_help = bench::EXAMPLES)]
     Bench(Box<BenchOptions>),
+    #[cfg(feature = "tools")]
     /// Print shell completions
     Completions(CompletionOptions),
     /// Read about a topic, such as size, trust, tags, limits or exit-codes; without one, list them
     Help(HelpOptions),
+    #[cfg(feature = "tools")]
     /// Print the manual page, or write all manual pages to a directory
     Man(ManOptions),
 }
@@ -470,26 +482,10 @@ pub struct DropOptions {
     pub control: ControlOptions,
 }
 
-/// Options of `vfield completions`.
-#[derive(Debug, Args)]
-pub struct CompletionOptions {
-    /// bash, zsh, fish, elvish or powershell
-    #[arg(value_name = "SHELL", hide_possible_values = true)]
-    pub shell: clap_complete::Shell,
-}
-
 /// Options of `vfield help`.
 #[derive(Debug, Args)]
 pub struct HelpOptions {
     /// The topic, or a command [default: a list of the topics]
     #[arg(value_name = "TOPIC")]
     pub topic: Option<String>,
-}
-
-/// Options of `vfield man`.
-#[derive(Debug, Args)]
-pub struct ManOptions {
-    /// Directory for vfield.1, vfield-serve.1 and the others
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub dir: Option<PathBuf>,
 }

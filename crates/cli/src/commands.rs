@@ -1,11 +1,10 @@
 //! The commands that are not daemons: each speaks to one, or needs none.
 
-use crate::args::{CatOptions, Cli, CompletionOptions, IdOptions, ManOptions, StatusOptions};
+use crate::args::{CatOptions, IdOptions, StatusOptions};
 use crate::{publish, source_file, status as view};
-use clap::{Command, CommandFactory};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use vfield_console::failure::{Failure, plain};
+use vfield_console::failure::Failure;
 use vfield_console::log::{Console, Style};
 use vfield_console::volume::Volume;
 use vfield_console::{log, output};
@@ -121,57 +120,12 @@ pub fn id(options: &IdOptions, volume: Volume) -> Result<(), Failure> {
     output::put(format!("{id}\n").as_bytes())
 }
 
-/// Runs `vfield completions`.
-pub fn completions(options: &CompletionOptions) -> Result<(), Failure> {
-    let mut text = Vec::new();
-    clap_complete::generate(options.shell, &mut visible(&Cli::command()), "vfield", &mut text);
-    output::put(&text)
-}
-
-/// `command` without its hidden arguments, which completions would offer.
-fn visible(command: &Command) -> Command {
-    let shown = Command::new(command.get_name().to_owned())
-        .disable_help_subcommand(command.is_disable_help_subcommand_set())
-        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
-        .subcommands(command.get_subcommands().map(visible));
-    let shown = command.get_about().cloned().into_iter().fold(shown, Command::about);
-    command.get_version().map(str::to_owned).into_iter().fold(shown, Command::version)
-}
-
-/// Runs `vfield man`.
-pub fn man(options: &ManOptions) -> Result<(), Failure> {
-    let Some(dir) = &options.dir else {
-        let mut text = Vec::new();
-        let rendered = clap_mangen::Man::new(Cli::command()).render(&mut text);
-        rendered.map_err(|error| Failure::failed(format!("manual page: {}", plain(&error))))?;
-        return output::put(&text);
-    };
-    clap_mangen::generate_to(Cli::command(), dir).map_err(|error| {
-        let failure = Failure::failed(format!("{}: {}", dir.display(), plain(&error)));
-        failure.hint("give a directory that exists and can be written")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use vfield_control::message::FollowingStatus;
     use vfield_control::offer::ExportKind;
     use vfield_node::status::ImageStatus;
-
-    #[test]
-    fn completions_offer_every_option_but_the_hidden_ones() {
-        let command = Cli::command();
-        let join = command.find_subcommand("join").unwrap();
-        let (hidden, shown): (Vec<_>, Vec<_>) =
-            join.get_arguments().filter(|arg| arg.get_long().is_some()).partition(|arg| arg.is_hide_set());
-        assert!(!hidden.is_empty());
-        let mut text = Vec::new();
-        clap_complete::generate(clap_complete::Shell::Fish, &mut visible(&command), "vfield", &mut text);
-        let text = String::from_utf8(text).unwrap();
-        let offered = |arg: &&clap::Arg| text.contains(&format!("-l {} ", arg.get_long().unwrap()));
-        assert!(hidden.iter().all(|arg| !offered(arg)) && shown.iter().all(offered));
-    }
 
     #[test]
     fn a_device_is_found_by_name_and_by_id() {

@@ -6,6 +6,7 @@
 
 pub mod admission_list;
 pub mod args;
+mod booted;
 #[cfg(feature = "buckets")]
 mod bucket;
 #[cfg(not(feature = "buckets"))]
@@ -22,6 +23,8 @@ pub mod images;
 mod learned;
 pub mod leaving;
 mod limit;
+#[cfg(feature = "tools")]
+mod manual;
 pub mod mount;
 pub mod nearest;
 pub mod original;
@@ -47,7 +50,6 @@ use clap::Parser;
 use settings::Settings;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use vfield_bench as bench;
 use vfield_console::failure::Failure;
 use vfield_console::log::{self, Style};
 use vfield_console::volume::Volume;
@@ -55,9 +57,7 @@ use vfield_console::{output, stderr};
 use vfield_daemon as daemon;
 use vfield_daemon::guard::{self, Kind, Role};
 use vfield_daemon::keeper;
-use vfield_daemon::key_files::KeyFiles;
 use vfield_daemon::plan::Plan;
-use vfield_netboot as netboot;
 
 /// Runs one command line, program name first; says what went wrong on stderr.
 pub fn run(args: Vec<OsString>) -> ExitCode {
@@ -139,12 +139,18 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Upgrade(options) => upgrade::run(&options),
         Command::Overlay(options) => overlay::run(&options),
         Command::Key(options) => field_key::run(&options.action),
-        Command::Booted(options) => netboot::booted::run(&options),
-        Command::Netboot(options) => netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
-        Command::Bench(options) => bench::run(&options, volume, |files| KeyFiles::choose(files).read()),
-        Command::Completions(options) => commands::completions(&options),
+        Command::Booted(options) => booted::run(&options),
+        #[cfg(feature = "tools")]
+        Command::Netboot(options) => vfield_netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
+        #[cfg(feature = "tools")]
+        Command::Bench(options) => {
+            vfield_bench::run(&options, volume, |files| daemon::key_files::KeyFiles::choose(files).read())
+        }
+        #[cfg(feature = "tools")]
+        Command::Completions(options) => manual::completions(&options),
         Command::Help(options) => help::run(&options),
-        Command::Man(options) => commands::man(&options),
+        #[cfg(feature = "tools")]
+        Command::Man(options) => manual::man(&options),
     }
 }
 

@@ -2,6 +2,7 @@
 //! an initramfs is. It has no command `vfield bucket`.
 
 use crate::args::PublishOptions;
+use crate::refusal::SMALL;
 use vfield_console::failure::Failure;
 use vfield_console::volume::Volume;
 
@@ -12,6 +13,5 @@ pub fn publish(_: &PublishOptions, _: Volume) -> Result<(), Failure> {
 
 /// There is no place for a packed image.
 pub fn missing() -> Failure {
-    Failure::usage("this program was built without buckets")
-        .hint("it was made for an initramfs; the vfield of packages, make install and cargo build has them")
+    Failure::usage("this program was built without buckets").hint(SMALL)
 }

@@ -11,6 +11,12 @@ use std::path::Path;
 use vfield_console::failure::{BadValue, Failure};
 use vfield_console::output;
 
+/// Commands that a program without some of this crate's features lacks.
+const LEFT_OUT: [&str; 5] = ["bench", "bucket", "completions", "man", "netboot"];
+/// What helps who misses something in such a program.
+pub const SMALL: &str =
+    "it was made for an initramfs; the vfield of packages, make install and cargo build lacks nothing";
+
 /// The failure in `error` about the line `args`; `None` after help or version was printed.
 pub fn explain(error: &clap::Error, args: &[OsString]) -> Option<Failure> {
     let asked = Asked::read(args);
@@ -121,6 +127,9 @@ impl Asked {
     }
 
     fn has_no_command(&self, word: &str) -> Failure {
+        if self.line == "vfield" && LEFT_OUT.contains(&word) {
+            return Failure::usage(format!("this program was built without `vfield {word}`")).hint(SMALL);
+        }
         let known = self.command.get_subcommands().map(Command::get_name);
         let hint = match nearest(word, known) {
             Some(meant) => format!("did you mean `{} {meant}`? see `{} --help`", self.line, self.line),
@@ -174,4 +183,25 @@ fn listed(all: &[String]) -> String {
 /// The options of a command that its help shows.
 fn longs(command: &Command) -> impl Iterator<Item = &str> {
     command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(|arg| arg.get_long())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_was_left_out_is_not_taken_for_an_error_of_typing() {
+        let asked = Asked::read(&["vfield".into()]);
+        for word in LEFT_OUT {
+            let failure = asked.has_no_command(word);
+            assert_eq!(failure.fact(), format!("this program was built without `vfield {word}`"));
+            assert_eq!(failure.hint_text(), Some(SMALL));
+            let whole = Cli::command();
+            assert_eq!(
+                whole.find_subcommand(word).is_some(),
+                cfg!(all(feature = "buckets", feature = "tools")),
+                "{word}"
+            );
+        }
+    }
 }
