@@ -9,6 +9,8 @@
 //!
 //! The machine is ended with its [`Process`].
 
+mod clock;
+
 use crate::LabError;
 use crate::diskless::mac;
 use crate::lab::Host;
@@ -51,10 +53,6 @@ pub struct Hardware<'a> {
     pub processors: u32,
     /// A disk that it can only read, `/dev/vda`.
     pub disk: Option<Disk<'a>>,
-    /// Its clock is right however busy this machine is, and slow to read. Without, it counts the
-    /// processor's ticks, whose rate is guessed at the start: beside many others by up to ten times
-    /// wrongly, and then nothing that is timed works as it should.
-    pub right_clock: bool,
 }
 
 /// Where the bytes of a disk are.
@@ -69,7 +67,7 @@ pub enum Disk<'a> {
 impl Default for Hardware<'_> {
     fn default() -> Self {
         // As many processors as test machines have at least; ublk's queues want more than one.
-        Self { memory_mib: 2048, processors: 2, disk: None, right_clock: false }
+        Self { memory_mib: 2048, processors: 2, disk: None }
     }
 }
 
@@ -188,8 +186,8 @@ impl Machine {
         // A wait for a machine whose kernel has failed is in vain; and an emulated
         // clock that seems to run wrong, because the machine is busy, is not to have the kernel
         // rewrite itself meanwhile (see `BOOTS_MAX`).
-        let clock = if hardware.right_clock { " clocksource=hpet" } else { "" };
-        command.args(["-append", &format!("console=ttyS0 quiet oops=panic panic=-1 tsc=nowatchdog{clock}")]);
+        let words = format!("console=ttyS0 quiet oops=panic panic=-1 tsc=nowatchdog {}", clock::word());
+        command.args(["-append", &words]);
         command.args(["-virtfs", &seen(Path::new("/usr"), "usr", ",readonly=on")]);
         command.args(["-virtfs", &seen(shared, "shared", "")]).stdin(Stdio::null());
         if let Some(disk) = hardware.disk {

@@ -198,7 +198,7 @@ impl Room<'_> {
             "qemu-field" | "qemu-nbdkit" => Some(Disk::Nbd(&uri)),
             _ => None,
         };
-        let hardware = Hardware { memory_mib: 512, processors: 1, disk, right_clock: true };
+        let hardware = Hardware { memory_mib: 512, processors: 1, disk };
         let part = options.part.map_or_else(String::new, |kib| (kib << 10).to_string());
         let words = format!(
             "way={way} address={} server={} store={} delay_ms={} part={part}\n",
