@@ -23,6 +23,9 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(30);
 /// A server that does not listen after so long never will.
 const LISTEN_LIMIT: Duration = Duration::from_secs(20);
 
+/// Who was slow may be slow to say why, or gone.
+const EXPLAIN_LIMIT: Duration = Duration::from_secs(10);
+
 /// The image in a bucket.
 const OBJECT: &str = "s3://images/image";
 
@@ -228,6 +231,13 @@ impl<'a> Field<'a> {
     /// Looks at the meters.
     pub(super) fn reading(&self) -> Result<Reading, LabError> {
         Reading::take(&self.lab)
+    }
+
+    /// What the node of a reader's host says of its slow reads; `None` if nobody answers there.
+    pub(super) fn slow_reads(&self, host: usize) -> Option<String> {
+        let host = self.lab.host(host);
+        let mut explain = host.client(EXPLAIN_LIMIT, &self.programs.vfield.display().to_string());
+        run(explain.args(["explain", "--slow", "--control"]).arg(control(host))).ok()
     }
 
     /// What befalls a link; the rest is the race's.

@@ -21,6 +21,8 @@ use vfield_lab::{Host, LabError};
 
 /// From the word to the start, so that all processes have heard it and wait.
 const START_DELAY: Duration = Duration::from_millis(200);
+/// Readers are promised a byte within this time. Whoever got none for longer is asked why.
+const FREEZE: Duration = Duration::from_secs(1);
 /// How much of a log an error shows.
 const LOG_TAIL_BYTES: usize = 600;
 
@@ -253,7 +255,17 @@ impl Race<'_> {
             daemons_s: processes_s(self.daemons()) - daemons_s,
             readers_s: processes_s(self.readers()) - readers_s,
         };
+        self.explain_freeze();
         Ok(Sample::of(self.field.plan, &self.runners, &measured, self.warnings))
+    }
+
+    /// Asks the node whose reader got no byte for the longest time why that was.
+    fn explain_freeze(&mut self) {
+        let gap_s = |runner: &Runner| runner.outcome.as_ref().map_or(0.0, |outcome| outcome.longest_gap_s);
+        let worst = self.runners.iter().max_by(|one, other| gap_s(one).total_cmp(&gap_s(other)));
+        let Some(worst) = worst.filter(|worst| gap_s(worst) > FREEZE.as_secs_f64()) else { return };
+        let why = self.field.slow_reads(worst.host).unwrap_or_default();
+        self.warnings.push(format!("host {} got no byte for {:.1} s\n{why}", worst.host, gap_s(worst)));
     }
 
     /// Listens until all expected readers have ended, and causes the events.
