@@ -16,6 +16,7 @@ mod memory;
 pub mod meter;
 pub mod nbd;
 pub mod plan;
+mod pulse;
 pub mod race;
 pub mod reader;
 pub mod relay;

@@ -4,6 +4,7 @@ use super::field::Field;
 use super::memory::Memory;
 use super::meter::{Reading, processes_s};
 use super::plan::{Plan, System};
+use super::pulse::Pulse;
 use super::report::Sample;
 use super::role::{Outcome, Programs, Role, VARIABLE, Word, go, now_ns};
 use super::weather::{Event, Trouble};
@@ -190,6 +191,8 @@ pub(super) struct Measured {
     pub(super) after: Reading,
     pub(super) daemons_s: f64,
     pub(super) readers_s: f64,
+    /// What [`Pulse`] found in between.
+    pub(super) latest: Duration,
 }
 
 struct Race<'a> {
@@ -240,7 +243,7 @@ impl Race<'_> {
         }
         let memory = Memory::hold(self.field.plan)?;
         let (daemons_s, readers_s) = (processes_s(self.daemons()), processes_s(self.readers()));
-        let before = self.field.reading()?;
+        let (pulse, before) = (Pulse::start(), self.field.reading()?);
         let start_ns = now_ns() + u64::try_from(START_DELAY.as_nanos()).expect("a fraction of a second");
         for runner in &mut self.runners {
             if let Some(start_s) = runner.start_s {
@@ -250,6 +253,7 @@ impl Race<'_> {
         self.follow(start_ns, events)?;
         drop(memory);
         let measured = Measured {
+            latest: pulse.latest(),
             after: self.field.reading()?,
             before,
             daemons_s: processes_s(self.daemons()) - daemons_s,

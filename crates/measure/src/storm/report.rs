@@ -54,6 +54,9 @@ pub struct Sample {
     pub slowest_read_s: f64,
     /// The longest time in which any reader got no byte, after its export was open.
     pub longest_gap_s: f64,
+    /// How late a thread of the measuring machine woke at most that only sleeps: so much of a gap may
+    /// be the machine's.
+    pub latest_pulse_s: f64,
     /// How often the machine's table of neighbours was full.
     pub table_fulls: u64,
     /// Of random reads.
@@ -210,6 +213,7 @@ impl Sample {
             machine_busy: tidy(ratio(machine_s, makespan_s * processors() as f64).min(1.0)),
             slowest_read_s: most(&|node| node.slowest_read_s),
             longest_gap_s: most(&|node| node.longest_gap_s),
+            latest_pulse_s: tidy(measured.latest.as_secs_f64()),
             table_fulls,
             random: (plan.mode == Mode::Random).then(|| latency(runners, makespan_s)),
             nodes,
@@ -220,7 +224,7 @@ impl Sample {
     pub fn line(&self) -> String {
         let mut line = format!(
             "{} ok={}/{} EFF {:.3}  MB/s {:.2}/{:.2}/{:.2}  last {:.1} s  origin x{:.2}  CPU s/GB {:.2}+{:.2} of {:.2} \
-             (busy {:.0} %)  slowest read {:.2} s, gap {:.2} s",
+             (busy {:.0} %)  slowest read {:.2} s, gap {:.2} s, pulse {:.2} s",
             self.plan,
             self.ok,
             self.nodes.len(),
@@ -236,6 +240,7 @@ impl Sample {
             self.machine_busy * 100.0,
             self.slowest_read_s,
             self.longest_gap_s,
+            self.latest_pulse_s,
         );
         let _ = write!(line, "  own link {:.2} (median), {:.2} (worst", self.own_link.median, self.own_link.max);
         let good = self.nodes.iter().filter(|node| node.is_ok());
