@@ -44,7 +44,7 @@ pub fn parted(first: SocketAddr, others: &[SocketAddr]) -> String {
 }
 
 /// Names the first few of some addresses.
-fn named(first: SocketAddr, others: &[SocketAddr]) -> String {
+pub fn named(first: SocketAddr, others: &[SocketAddr]) -> String {
     let all = std::iter::once(&first).chain(others);
     let named: Vec<String> = all.take(NAMED_MAX).map(|addr| addr.ip().to_string()).collect();
     match 1 + others.len() - named.len() {

@@ -11,6 +11,7 @@
 
 use crate::driver::Driver;
 use crate::event::Event;
+use crate::gossip;
 use crate::greet::{self, GreetError, Greeted};
 use crate::segments::Carrying;
 use crate::turns::Turns;
@@ -21,8 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use vfield_core::identity::Identity;
-use vfield_core::node::Input;
+use vfield_core::identity::{Identity, NodeId};
+use vfield_core::node::{Input, MemberView};
 use vfield_core::wire::{self, DialledBack, FrameHeader, HEADER, Kind};
 
 /// Timeout for dialling back: two packets may be lost, and a dropping firewall is not found sooner.
@@ -36,6 +37,8 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs
 const AT_ONCE: usize = 16;
 /// Most detours kept, and addresses reported: more wrong ones mean one wrong network.
 const WRONG_MAX: usize = 64;
+/// Most nodes that are known not to be reachable, gone ones among them: more than rooms have.
+const SHUT_MAX: usize = 4096;
 /// Members asked besides the bootstrap nodes.
 const MEMBERS_ASKED: usize = 3;
 
@@ -46,6 +49,8 @@ pub struct Whereabouts {
     guessed: bool,
     /// The reason, in words, why others cannot connect to this node.
     unreached: Mutex<Option<String>>,
+    /// Nodes to which this one could not connect when they asked for it.
+    shut: Mutex<BTreeSet<NodeId>>,
     /// The reachable addresses of members that announce other ones.
     detours: RwLock<BTreeMap<SocketAddr, SocketAddr>>,
     /// Nodes that were logged, each with the wrong address.
@@ -63,6 +68,7 @@ impl Whereabouts {
         Self {
             guessed,
             unreached: Mutex::default(),
+            shut: Mutex::default(),
             detours: RwLock::default(),
             reported: Mutex::default(),
             dialling: Semaphore::new(AT_ONCE),
@@ -79,6 +85,27 @@ impl Whereabouts {
     /// That others cannot connect to this node, if it is so.
     pub fn unreached(&self) -> Option<String> {
         self.unreached.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// That nobody can connect to some of these members, which announce that they have nothing.
+    pub fn shut(&self, members: &[MemberView]) -> Option<String> {
+        let shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another member may have reached one since.
+        let is_shut = |member: &&MemberView| shut.contains(&member.identity.node) && member.capacity_bytes == 0;
+        let addrs = members.iter().filter(is_shut).map(|member| member.identity.addr).collect::<Vec<_>>();
+        addrs.split_first().map(|(first, others)| {
+            let (named, port) = (gossip::named(*first, others), first.port());
+            format!("nobody can read the store of {named}, which does not count: open TCP {port} there")
+        })
+    }
+
+    fn set_shut(&self, node: NodeId, is_shut: bool) {
+        let mut shut = self.shut.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_shut {
+            shut.remove(&node);
+        } else if shut.len() < SHUT_MAX {
+            shut.insert(node);
+        }
     }
 
     fn set_unreached(&self, text: Option<String>) -> Option<String> {
@@ -148,6 +175,7 @@ pub async fn dial_back(driver: &Arc<Driver>, peer: Identity, from: SocketAddr) -
         Err(GreetError::Io(_)) => DialledBack::Silence,
         Ok(_) | Err(_) => DialledBack::Another,
     };
+    driver.whereabouts.set_shut(peer.node, what != DialledBack::Reached);
     let (said, ip) = (peer.addr, from.ip().to_canonical());
     if what != DialledBack::Reached && driver.whereabouts.tell(ip, said) {
         let why = what.name();

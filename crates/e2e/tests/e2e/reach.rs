@@ -71,6 +71,10 @@ fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
     let warned = |status: &serde_json::Value| status["warnings"].to_string().contains(&text);
     closed.wait_status("it is in its status", NEWS, warned)?;
     field.origin.says("nobody can read the store of 198.18.0.3:4440", NEWS)?;
+    let told = |status: &serde_json::Value| {
+        status["warnings"].to_string().contains("nobody can read the store of 198.18.0.3,")
+    };
+    field.origin.wait_status("the origin's status says why its store does not count", NEWS, told)?;
     closed.wait("filled", daemon::FILL_LIMIT)?;
     for node in [&field.origin, &field.nodes[0], &closed] {
         let bare = |status: &serde_json::Value| {
@@ -84,6 +88,7 @@ fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
     let covered = |status: &serde_json::Value| status["images"][0]["origin_may_leave"] == true;
     field.origin.wait_status("it counts", NEWS, covered)?;
     closed.wait_status("nothing is wrong any more", NEWS, |status| !warned(status))?;
+    field.origin.wait_status("nor does the origin say so", NEWS, |status| !told(status))?;
     assert!(field.origin.leave(ASKED_AGAIN)?.success());
     field.compare(&[]).map_err(Into::into)
 }

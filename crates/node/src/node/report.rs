@@ -35,6 +35,7 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (traffic, peers) = driver.counters.report();
     let mut warnings = driver.warnings();
     warnings.extend(driver.whereabouts.unreached());
+    warnings.extend(driver.whereabouts.shut(&members));
     let addrs = |members: &mut dyn Iterator<Item = Identity>| members.map(|member| member.addr).collect::<Vec<_>>();
     let (no_datagrams, no_way) =
         driver.look(|core| (addrs(&mut core.without_datagrams()), addrs(&mut core.without_a_way())));
