@@ -1,9 +1,9 @@
 //! The clock of an emulated machine, which is to be right however busy this machine is.
 //!
 //! The emulator shows its machine this machine's own ticks. A kernel finds out their rate while it
-//! starts, by a timer that is late when the emulator has to wait for a processor: beside many
-//! others it was wrong by up to ten times, and then nothing that is timed works as it should. So it
-//! is told.
+//! starts, by a timer. That timer is late when the emulator waits for a processor. Beside many
+//! others the rate was wrong by up to ten times, and nothing that was timed worked as it should.
+//! So the kernel is told.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "no crate in use reads the tick counter"))]
 
 use std::time::{Duration, Instant};

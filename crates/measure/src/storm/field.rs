@@ -23,7 +23,7 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(30);
 /// A server that does not listen after so long never will.
 const LISTEN_LIMIT: Duration = Duration::from_secs(20);
 
-/// Who was slow may be slow to say why, or gone.
+/// A node that was slow may be slow to say why, or gone.
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// The image in a bucket.

@@ -1,7 +1,7 @@
 //! The pulse of the machine that measures: how late a thread wakes that does nothing but sleep.
 //!
 //! A machine with more work than processors, or one that its host does not let run, stands still
-//! for everybody. Who measures how long readers got no byte has to know.
+//! for everybody. A time without a byte says something about the field only beside that.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;

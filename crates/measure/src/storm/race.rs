@@ -22,7 +22,8 @@ use vfield_lab::{Host, LabError};
 
 /// From the word to the start, so that all processes have heard it and wait.
 const START_DELAY: Duration = Duration::from_millis(200);
-/// Readers are promised a byte within this time. Whoever got none for longer is asked why.
+/// Readers are promised a byte within this time. If one gets none for longer, its node is asked
+/// why.
 const FREEZE: Duration = Duration::from_secs(1);
 /// How much of a log an error shows.
 const LOG_TAIL_BYTES: usize = 600;

@@ -54,8 +54,8 @@ pub struct Sample {
     pub slowest_read_s: f64,
     /// The longest time in which any reader got no byte, after its export was open.
     pub longest_gap_s: f64,
-    /// How late a thread of the measuring machine woke at most that only sleeps: so much of a gap may
-    /// be the machine's.
+    /// How late a thread of the measuring machine woke at most that only sleeps. So much of a gap
+    /// may be the machine's.
     pub latest_pulse_s: f64,
     /// How often the machine's table of neighbours was full.
     pub table_fulls: u64,
