@@ -4,7 +4,6 @@
 //! decides what they mean together. [`crate::original`] translates the original's form into this
 //! one.
 
-mod booted;
 #[cfg(feature = "buckets")]
 mod bucket;
 mod doctor;
@@ -19,7 +18,6 @@ mod trust;
 mod upgrade;
 mod watch;
 
-pub use booted::BootedOptions;
 #[cfg(feature = "buckets")]
 pub use bucket::{BucketAction, BucketOptions};
 pub use doctor::{DoctorAction, DoctorOptions};
@@ -60,8 +58,7 @@ use vfield_daemon::values::sandbox::SandboxMode;
 use vfield_daemon::values::store::Store;
 use vfield_daemon::values::tag::Tagged;
 use vfield_daemon::values::user::UserName;
-#[cfg(feature = "tools")]
-use vfield_netboot::args::{self as netboot, NetbootOptions};
+use vfield_netboot::args::{self as netboot, BootedOptions, NetbootOptions};
 use vfield_pack::args::{self as pack, PackOptions};
 use vfield_pack::chunks::Chunks;
 
@@ -204,7 +201,6 @@ pub enum Command {
     /// Make a field key, print its name, or reload changed key files
     #[command(after_help = trust::KEY_EXAMPLES)]
     Key(KeyOptions),
-    #[cfg(feature = "tools")]
     /// Boot machines over the network: boot files over HTTP, DHCP by dnsmasq
     #[command(after_help = netboot::EXAMPLES)]
     Netboot(Box<NetbootOptions>),

@@ -6,7 +6,6 @@
 
 pub mod admission_list;
 pub mod args;
-mod booted;
 #[cfg(feature = "buckets")]
 mod bucket;
 #[cfg(not(feature = "buckets"))]
@@ -58,6 +57,7 @@ use vfield_daemon as daemon;
 use vfield_daemon::guard::{self, Kind, Role};
 use vfield_daemon::keeper;
 use vfield_daemon::plan::Plan;
+use vfield_netboot as netboot;
 
 /// Runs one command line, program name first; says what went wrong on stderr.
 pub fn run(args: Vec<OsString>) -> ExitCode {
@@ -139,9 +139,8 @@ fn dispatch(cli: Cli, args: &[OsString]) -> Result<(), Failure> {
         Command::Upgrade(options) => upgrade::run(&options),
         Command::Overlay(options) => overlay::run(&options),
         Command::Key(options) => field_key::run(&options.action),
-        Command::Booted(options) => booted::run(&options),
-        #[cfg(feature = "tools")]
-        Command::Netboot(options) => vfield_netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
+        Command::Booted(options) => netboot::booted::run(&options),
+        Command::Netboot(options) => netboot::run(&options, &log::start(Style::choose(false, volume), volume)),
         #[cfg(feature = "tools")]
         Command::Bench(options) => {
             vfield_bench::run(&options, volume, |files| daemon::key_files::KeyFiles::choose(files).read())

@@ -12,7 +12,7 @@ use vfield_console::failure::{BadValue, Failure};
 use vfield_console::output;
 
 /// Commands that a program without some of this crate's features lacks.
-const LEFT_OUT: [&str; 5] = ["bench", "bucket", "completions", "man", "netboot"];
+const LEFT_OUT: [&str; 4] = ["bench", "bucket", "completions", "man"];
 /// What helps who misses something in such a program.
 pub const SMALL: &str =
     "it was made for an initramfs; the vfield of packages, make install and cargo build lacks nothing";

@@ -1,9 +1,11 @@
 //! The part of the command line about starting machines over the network.
 
+use crate::booted::Report;
 use crate::values::dhcp::DhcpMode;
 use crate::values::machine::{Choice, Mac, Tag};
 use clap::{Args, ValueHint};
 use vfield_console::values::address::Address;
+use vfield_console::values::duration::Period;
 use vfield_control::args::ControlOptions;
 
 /// Below the help of `vfield netboot`.
@@ -15,6 +17,17 @@ Examples:
   vfield netboot root.squashfs --dhcp 192.168.1.100-192.168.1.200     on a network without a DHCP server
   vfield netboot stable --tag stable=root.squashfs --machine 52:54:00:12:34:56=exam.squashfs
   vfield netboot prod                                   the version that the field's tag names at each boot";
+
+/// Options of `vfield booted`.
+#[derive(Debug, Args)]
+pub struct BootedOptions {
+    /// Whom to tell: what `vfield netboot` gave the machine as vfield.booted=
+    #[arg(value_name = "URL")]
+    pub report: Report,
+    /// Time to wait first, in which a failing system has failed
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub after: Period,
+}
 
 /// Options of `vfield netboot`.
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@
 //! made here and which runs as a child. Owns neither HTTP ([`http`]) nor the scripts ([`script`]).
 
 pub mod args;
+pub mod booted;
 mod boots;
 mod dnsmasq;
 mod file;
