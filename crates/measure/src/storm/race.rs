@@ -25,6 +25,8 @@ const START_DELAY: Duration = Duration::from_millis(200);
 /// Readers are promised a byte within this time. If one gets none for longer, its node is asked
 /// why.
 const FREEZE: Duration = Duration::from_secs(1);
+/// Lines of its answer that are shown: of the three slowest reads or so.
+const FREEZE_LINES: usize = 12;
 /// How much of a log an error shows.
 const LOG_TAIL_BYTES: usize = 600;
 
@@ -260,17 +262,20 @@ impl Race<'_> {
             daemons_s: processes_s(self.daemons()) - daemons_s,
             readers_s: processes_s(self.readers()) - readers_s,
         };
-        self.explain_freeze();
-        Ok(Sample::of(self.field.plan, &self.runners, &measured, self.warnings))
+        let freeze = self.freeze();
+        Ok(Sample::of(self.field.plan, &self.runners, &measured, self.warnings, freeze))
     }
 
     /// Asks the node whose reader got no byte for the longest time why that was.
-    fn explain_freeze(&mut self) {
+    fn freeze(&self) -> Option<String> {
         let gap_s = |runner: &Runner| runner.outcome.as_ref().map_or(0.0, |outcome| outcome.longest_gap_s);
-        let worst = self.runners.iter().max_by(|one, other| gap_s(one).total_cmp(&gap_s(other)));
-        let Some(worst) = worst.filter(|worst| gap_s(worst) > FREEZE.as_secs_f64()) else { return };
-        let why = self.field.slow_reads(worst.host).unwrap_or_default();
-        self.warnings.push(format!("host {} got no byte for {:.1} s\n{why}", worst.host, gap_s(worst)));
+        let worst = self.runners.iter().max_by(|one, other| gap_s(one).total_cmp(&gap_s(other)))?;
+        let (host, gap_s) = (worst.host, gap_s(worst));
+        (gap_s > FREEZE.as_secs_f64()).then(|| {
+            let why = self.field.slow_reads(host).unwrap_or_default();
+            let slowest = why.lines().take(FREEZE_LINES).collect::<Vec<_>>().join("\n");
+            format!("host {host} got no byte for {gap_s:.1} s; its slowest reads:\n{slowest}")
+        })
     }
 
     /// Listens until all expected readers have ended, and causes the events.

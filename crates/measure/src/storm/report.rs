@@ -21,6 +21,8 @@ pub struct Sample {
     pub errors: Vec<String>,
     /// What makes the figures doubtful.
     pub warnings: Vec<String>,
+    /// If a reader got no byte for more than a second: what its node says of its slowest reads.
+    pub freeze: Option<String>,
     /// From the start until the last reader ended.
     pub makespan_s: f64,
     /// Payload of all readers.
@@ -164,7 +166,13 @@ impl NodeSample {
 #[expect(clippy::cast_precision_loss, reason = "five digits are kept")]
 impl Sample {
     /// Puts together what readers said and meters showed.
-    pub(super) fn of(plan: &Plan, runners: &[Runner], measured: &Measured, mut warnings: Vec<String>) -> Self {
+    pub(super) fn of(
+        plan: &Plan,
+        runners: &[Runner],
+        measured: &Measured,
+        mut warnings: Vec<String>,
+        freeze: Option<String>,
+    ) -> Self {
         let nodes: Vec<_> = runners.iter().filter_map(|runner| NodeSample::of(runner, plan, measured)).collect();
         let good: Vec<_> = nodes.iter().filter(|node| node.is_ok()).collect();
         let lost = nodes.iter().filter(|node| node.fate.is_none());
@@ -193,6 +201,7 @@ impl Sample {
             ok: good.len(),
             errors,
             warnings,
+            freeze,
             makespan_s: tidy(makespan_s),
             delivered_bytes,
             efficiency: tidy(ratio(delivered_bytes as f64, capacity)),
@@ -265,7 +274,7 @@ impl Sample {
             let fate = node.fate.as_deref().unwrap_or_default();
             let _ = write!(line, "\n    host {}: {fate}, after {:.1} MB", node.host, node.bytes as f64 / 1e6);
         }
-        for trouble in self.errors.iter().chain(&self.warnings) {
+        for trouble in self.errors.iter().chain(&self.warnings).chain(&self.freeze) {
             let _ = write!(line, "\n    ! {}", trouble.replace('\n', "\n      "));
         }
         line
