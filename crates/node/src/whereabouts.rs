@@ -95,7 +95,7 @@ impl Whereabouts {
         let addrs = members.iter().filter(is_shut).map(|member| member.identity.addr).collect::<Vec<_>>();
         addrs.split_first().map(|(first, others)| {
             let (named, port) = (gossip::named(*first, others), first.port());
-            format!("nobody can read the store of {named}, which does not count: open TCP {port} there")
+            format!("nobody can read the store of {named}, which does not count: TCP {port} must be open there")
         })
     }
 
