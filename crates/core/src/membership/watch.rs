@@ -204,7 +204,9 @@ impl Membership {
         let mut watched: Vec<NodeId> = self.roster.partners_of(self.me()).after().into_iter().collect();
         let turn = self.watch.number as usize % watched.len().max(1);
         watched.rotate_left(turn);
-        watched.retain(|node| self.watch.heard.get(node).is_none_or(|at| now - *at >= period));
+        // Messages that come by a detour do not show that datagrams come through again.
+        let is_silent = |node: &NodeId| self.watch.heard.get(node).is_none_or(|at| now - *at >= period);
+        watched.retain(|node| self.ways.is_around(*node) || is_silent(node));
         let wary = now < self.watch.wary_until || !self.suspects().is_empty();
         watched.truncate(if wary { usize::MAX } else { 1 });
         let unwatched = UNWATCHED * self.level.slowness();
@@ -248,7 +250,7 @@ impl Membership {
     }
 
     /// Probes a live member, unless a probe of it is under way.
-    fn probe_at_once(&mut self, target: NodeId) {
+    pub(super) fn probe_at_once(&mut self, target: NodeId) {
         let Some(to) = self.live().get(&target).copied() else { return };
         if self.watch.probes.iter().any(|probe| probe.target == target) {
             return;

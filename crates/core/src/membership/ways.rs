@@ -4,14 +4,15 @@
 //! would bury each other. So whoever suspects a member asks it over a connection too. A member that
 //! gets a message over a connection sends all that it has to say there, for as long as more come
 //! this way. Between two members that have no way to each other at all, messages go through a
-//! third: see [`super::relaying`]. Probes go both ways then: an answer to one in a datagram ends
-//! it.
+//! third: see [`super::relaying`]. Probes go all ways then: an answer to one in a datagram ends
+//! either, and one over a connection ends the way through a third.
 
 use super::Membership;
 use super::effects::{Effects, TagNews};
 use super::member::{Member, State};
 use super::message::{self, Draft, Head, Item, Purpose};
 use super::roster::Roster;
+use crate::doubling::Doubling;
 use crate::identity::{Identity, NodeId};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,9 @@ const LASTING: Duration = Duration::from_secs(5);
 /// Silence after which a detour may be replaced by another one. A partner that is silent otherwise
 /// is probed about as often.
 const SILENT: Duration = Duration::from_secs(1);
+/// Pauses between questions over a connection to a member that is reached through another one. A
+/// busy machine answers the first ones. Where there is no way, each makes a connection in vain.
+const CONNECTION: Doubling = Doubling { first: Duration::from_secs(1), longest: Duration::from_secs(16) };
 /// If two probes of a member within this time are answered through another one only, they did not
 /// get lost by chance, and messages go that way. The next probe of the same member comes sooner,
 /// among gateways too.
@@ -63,6 +67,15 @@ struct Taken {
     since: Time,
     /// When the last message came by it.
     last: Time,
+    /// Questions over a connection meanwhile, and when the next one goes.
+    asked: u32,
+    ask_at: Time,
+}
+
+impl Taken {
+    fn new(detour: Detour, now: Time) -> Self {
+        Self { detour, since: now, last: now, asked: 0, ask_at: now + CONNECTION.pause(0) }
+    }
 }
 
 /// The detours of all members, and what leads to them or ends them.
@@ -80,6 +93,22 @@ pub(super) struct Ways {
 impl Ways {
     fn detour(&self, node: NodeId) -> Option<Detour> {
         self.taken.get(&node).map(|taken| taken.detour)
+    }
+
+    /// True if messages to it go around.
+    pub(super) fn is_around(&self, node: NodeId) -> bool {
+        self.taken.contains_key(&node)
+    }
+
+    /// True if a probe that goes through another member goes over a connection as well this time.
+    fn asks_by_connection(&mut self, node: NodeId, now: Time) -> bool {
+        let Some(taken) = self.taken.get_mut(&node) else { return false };
+        let asks = matches!(taken.detour, Detour::Through(_)) && now >= taken.ask_at;
+        if asks {
+            taken.asked += 1;
+            taken.ask_at = now + CONNECTION.pause(taken.asked);
+        }
+        asks
     }
 
     /// True if messages to it go over a connection.
@@ -116,9 +145,9 @@ impl Ways {
         if self.proved.get(&node).is_some_and(|at| now - *at < PROVED_FOR) {
             return;
         }
-        let taken = self.taken.entry(node).or_insert(Taken { detour, since: now, last: now });
+        let taken = self.taken.entry(node).or_insert(Taken::new(detour, now));
         if taken.detour != detour && (detour == Detour::Connection || now - taken.last >= SILENT) {
-            *taken = Taken { detour, since: now, last: now };
+            *taken = Taken::new(detour, now);
         }
         if taken.detour == detour {
             taken.last = now;
@@ -176,7 +205,8 @@ impl Membership {
             }
             Purpose::Through(..) | Purpose::Passed(..) => {}
             _ => {
-                if is_at_home(self, from) {
+                let is_at_home = is_at_home(self, from);
+                if is_at_home {
                     self.ways.came_straight(from);
                     // An answer came through both ways. Plain news comes from a member that has had
                     // one.
@@ -186,6 +216,10 @@ impl Membership {
                 }
                 self.way = Some(Way::Datagram(source));
                 self.take_in(&head, items);
+                if is_at_home && self.ways.is_around(from) {
+                    // One way is open: an answer says whether the other one is.
+                    self.probe_at_once(from);
+                }
             }
         }
         self.finish()
@@ -302,7 +336,7 @@ impl Membership {
         match self.way {
             Some(Way::Datagram(source)) => {
                 let member = self.live().get(&to).copied();
-                match member.filter(|member| member.addr == source && self.ways.detour(to).is_none()) {
+                match member.filter(|member| member.addr == source && !self.ways.is_around(to)) {
                     Some(member) => self.send(&member, purpose),
                     None => self.effects.datagrams.push((source, self.bare(to, purpose))),
                 }
@@ -323,8 +357,11 @@ impl Membership {
 
     /// Sends a member a message with as much news for it as fits.
     pub(super) fn send(&mut self, to: &Identity, purpose: Purpose) {
-        if self.ways.detour(to.node).is_some() && matches!(purpose, Purpose::Ping(_)) {
+        if self.ways.is_around(to.node) && matches!(purpose, Purpose::Ping(_)) {
             let probe = self.bare(to.node, purpose);
+            if self.ways.asks_by_connection(to.node, self.now) {
+                self.effects.by_connection.push((*to, probe.clone()));
+            }
             self.effects.datagrams.push((to.addr, probe));
         }
         let (next, head) = self.route(to, purpose);

@@ -1,6 +1,6 @@
 //! Messages that go over connections where no datagrams come through.
 
-use crate::room::{Room, joined, room};
+use crate::room::{Room, joined, record, room};
 use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_core::identity::NodeId;
@@ -41,6 +41,42 @@ fn datagrams_that_come_through_again_are_used_again() {
         room.run(Duration::from_secs(20));
         assert_eq!(room.by_connection, before, "{count} members");
         assert!(room.members.iter().all(|member| without_datagrams(member, &room) == 0));
+    }
+}
+
+/// Members that talk over connections all the time hear each other, and yet find out that datagrams
+/// come through.
+#[test]
+fn datagrams_that_come_through_again_are_used_again_amid_all_the_talk() {
+    for count in [2, 4, 9] {
+        let mut room = without_udp(count);
+        room.drops = Box::new(|_, _| false);
+        for version in 1..150 {
+            for at in 0..count {
+                let news = record(room.members[at].me().node, version, 10);
+                let effects = room.members[at].announce(news, room.now);
+                room.apply(at, effects);
+            }
+            room.run(Duration::from_millis(100));
+        }
+        assert!(room.members.iter().all(|member| without_datagrams(member, &room) == 0), "{count} members");
+    }
+}
+
+/// Connections that were slow for a moment: messages go through others meanwhile, and not for ever.
+#[test]
+fn connections_that_come_through_again_are_used_again() {
+    for count in [3, 9, 30] {
+        let mut room = without_udp(count);
+        let without_a_way =
+            |room: &Room| -> usize { room.members.iter().map(|member| member.without_a_way(room.now).count()).sum() };
+        room.loses = Box::new(|_, from, to| from.min(to) == 1 && from.max(to) == 2);
+        room.run(Duration::from_secs(60));
+        assert!(room.deaths.is_empty(), "{count} members: {:?}", room.deaths);
+        assert!(count > 3 || without_a_way(&room) == 2);
+        room.loses = Box::new(|_, _, _| false);
+        room.run(Duration::from_secs(60));
+        assert_eq!(without_a_way(&room), 0, "{count} members");
     }
 }
 
