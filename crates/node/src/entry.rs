@@ -139,11 +139,19 @@ async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<Option<Met>
 
 /// The last log line about each address, and when.
 #[derive(Default)]
-struct Said(BTreeMap<SocketAddr, (std::mem::Discriminant<GreetError>, Instant)>);
+struct Said(BTreeMap<SocketAddr, (Kind, Instant)>);
+
+/// Which error it is, without what changes from try to try.
+type Kind = (std::mem::Discriminant<GreetError>, Option<std::io::ErrorKind>);
+
+fn kind(error: &GreetError) -> Kind {
+    let of_io = if let GreetError::Io(error) = error { Some(error.kind()) } else { None };
+    (std::mem::discriminant(error), of_io)
+}
 
 impl Said {
     fn say(&mut self, driver: &Driver, addr: SocketAddr, error: &GreetError) {
-        let (kind, now) = (std::mem::discriminant(error), Instant::now());
+        let (kind, now) = (kind(error), Instant::now());
         if self.0.get(&addr).is_none_or(|(said, at)| *said != kind || now - *at >= SAY_EVERY) {
             self.0.insert(addr, (kind, now));
             driver.event(Event::BootstrapFailed { addr, why: error.to_string() });

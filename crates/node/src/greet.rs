@@ -125,6 +125,9 @@ const fn hung_up(with_key: bool) -> &'static str {
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        // In its own network a machine that is off seems so too.
+        io::ErrorKind::HostUnreachable => "the machine is off, or a firewall rejects this".to_owned(),
+        io::ErrorKind::NetworkUnreachable => "no network of this machine leads there".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, NEWS, Plan, live};
+use vfield_e2e::program::vfield;
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Host, LabError, client, daemon};
+use vfield_lab::{Host, Lab, LabError, client, daemon};
 
 /// A node that cannot be reached asks again after 3, 6 and 12 s, and is dialled for 3.5 s each
 /// time.
@@ -23,12 +24,17 @@ fn on(host: &Host, line: &str) -> Result<String, LabError> {
     run(host.command(words.next().unwrap_or_default()).args(words))
 }
 
-/// Drops packets that come to a host and match this.
-fn close(host: &Host, which: &str) -> Outcome {
+/// A rule for packets that come to a host.
+fn rule(host: &Host, rule: &str) -> Outcome {
     on(host, "nft add table inet closed")?;
     on(host, "nft add chain inet closed in { type filter hook input priority 0 ; }")?;
-    on(host, &format!("nft add rule inet closed in {which} drop"))?;
+    on(host, &format!("nft add rule inet closed in {rule}"))?;
     Ok(())
+}
+
+/// Drops packets that come to a host and match this.
+fn close(host: &Host, which: &str) -> Outcome {
+    rule(host, &format!("{which} drop"))
 }
 
 /// Drops packets for a node's port of a protocol.
@@ -56,6 +62,25 @@ fn second_card(host: &Host) -> Outcome {
 /// On all addresses of the host.
 const ALL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 4440);
 const ALL_V6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), 4440);
+
+/// firewalld tells senders that it rejects their packets, and a machine may know no way at all.
+#[test]
+fn why_nothing_gets_there_is_said() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("nft")]) {
+        return Ok(());
+    }
+    let lab = Lab::best(3)?;
+    let (door, vfield) = (lab.host(0).addr(), vfield());
+    rule(lab.host(0), "tcp dport 4440 reject with icmpx type admin-prohibited")?;
+    let mut node = vfield.join(lab.host(1), door).spawn()?;
+    node.says(&format!("waiting for {door}: the machine is off, or a firewall rejects this; trying again"), NEWS)?;
+    open(lab.host(0))?;
+    node.says(&format!("waiting for {door}: connection refused; trying again"), NEWS)?;
+    let nowhere = SocketAddr::from(([198, 51, 100, 1], 4440));
+    let mut node = vfield.join(lab.host(2), nowhere).spawn()?;
+    node.says(&format!("waiting for {nowhere}: no network of this machine leads there; trying again"), NEWS)
+        .map_err(Into::into)
+}
 
 #[test]
 fn a_store_that_nobody_can_reach_does_not_count() -> Outcome {
