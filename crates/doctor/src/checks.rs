@@ -4,6 +4,7 @@
 //! two. A check says nothing if its facts are absent.
 
 mod field;
+mod firewalls;
 mod links;
 mod machine;
 mod queues;
@@ -28,7 +29,7 @@ const fn check(name: &'static str, about: &'static str, find: fn(&Facts) -> Vec<
 }
 
 /// All checks, in the order of the document.
-pub const CHECKS: [Check; 32] = [
+pub const CHECKS: [Check; 33] = [
     check("link-speed", "negotiated rate below what both sides offer, or below 1 Gbit/s", links::speed),
     check("link-duplex", "half duplex", links::duplex),
     check("link-errors", "damaged packets: a bad cable or port", links::errors),
@@ -53,6 +54,7 @@ pub const CHECKS: [Check; 32] = [
     check("listen-overflows", "connections dropped before they were accepted", stack::listen_overflows),
     check("neighbours", "a table of neighbours too small for the field", stack::neighbours),
     check("conntrack", "a table of tracked connections that is nearly full", stack::conntrack),
+    check("firewall", "a firewall that does not admit the node's port", firewalls::closed),
     check("cpu-features", "a processor without the instructions for hashes and seals", machine::cpu_features),
     check("governor", "a processor clock that saves power", machine::governor),
     check("clocksource", "a clock that is slow to read", machine::clocksource),

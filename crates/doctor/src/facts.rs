@@ -3,6 +3,9 @@
 //! Made by [`crate::read`], or by a test. Nothing here is trusted to make sense, since a driver may
 //! report any number.
 
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+
 /// All that was seen.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
@@ -10,6 +13,8 @@ pub struct Facts {
     pub links: Vec<Link>,
     /// The kernel's TCP, UDP and tables.
     pub net: Net,
+    /// Firewalls that are on.
+    pub firewalls: Vec<Firewall>,
     /// Processors, memory and limits.
     pub machine: Machine,
     /// What a running daemon says; `None` without one.
@@ -120,6 +125,38 @@ pub struct Net {
     pub backlog_max: Option<u64>,
 }
 
+/// A firewall that refuses what it does not admit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Firewall {
+    /// The program that makes its rules.
+    pub by: FirewallProgram,
+    /// What some zone or rule of its lasting configuration admits, from whatever address.
+    pub admitted: Vec<Admitted>,
+}
+
+/// A program that makes the rules of a firewall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirewallProgram {
+    /// firewalld, the usual one of Fedora, RHEL and openSUSE.
+    Firewalld {
+        /// True if it knows the service `vfield`.
+        has_service: bool,
+    },
+    /// ufw, the usual one of Ubuntu.
+    Ufw,
+}
+
+/// Packets that come in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    /// TCP to these ports.
+    pub tcp: bool,
+    /// UDP to these ports.
+    pub udp: bool,
+    /// Ports of this machine.
+    pub ports: RangeInclusive<u16>,
+}
+
 /// Processors, memory and limits of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Machine {
@@ -150,6 +187,8 @@ pub struct Machine {
 /// What a running daemon says of itself and its field.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Field {
+    /// The address that it announces.
+    pub addr: Option<SocketAddr>,
     /// What its link carries, in bytes a second.
     pub link_bytes_per_s: Option<u64>,
     /// The other members: address, state, link in bytes a second.

@@ -1,9 +1,9 @@
 //! `vfield doctor`: what on this machine slows a node down, how much, and what to do.
 //!
-//! [`read`] gathers [`facts`] from `/proc`, `/sys`, the kernel's ethtool call and a running daemon.
-//! [`checks`] are pure functions from facts to [`finding`]s. [`fix`] writes what a finding says is
-//! safe, and [`bundle`] puts all into one tar file. It needs neither root nor a daemon, and says
-//! what it could not look at.
+//! [`read`] gathers [`facts`] from `/proc`, `/sys`, the kernel's ethtool call, files of firewalls
+//! and a running daemon. [`checks`] are pure functions from facts to [`finding`]s. [`fix`] writes
+//! what a finding says is safe, and [`bundle`] puts all into one tar file. It needs neither root
+//! nor a daemon, and says what it could not look at.
 
 pub mod bundle;
 pub mod checks;

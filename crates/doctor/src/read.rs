@@ -5,6 +5,7 @@
 //! a slash are skipped. Files without permission are noted.
 
 mod ethtool;
+mod firewalls;
 mod links;
 mod machine;
 mod net;
@@ -53,11 +54,12 @@ impl Root {
             }
         };
         let (links, net, machine) = (links::read(self), net::read(self), machine::read(self));
+        let firewalls = firewalls::read(self);
         if links.is_empty() {
             self.note("network interfaces: none is up in sys/class/net".to_owned());
         }
         let unseen = self.unseen.borrow().iter().cloned().collect();
-        Facts { links, net, machine, field, unseen }
+        Facts { links, net, firewalls, machine, field, unseen }
     }
 
     fn note(&self, what: String) {
@@ -112,6 +114,7 @@ fn field(status: &DaemonStatus) -> Field {
     let of_node = limits(None, &status.limits.up, &status.limits.down);
     let of_images = status.limits.images.iter().flat_map(|image| limits(Some(&image.image), &image.up, &image.down));
     Field {
+        addr: own.first().and_then(|own| own.addr.parse().ok()),
         link_bytes_per_s: own.first().and_then(|own| own.link_bytes_per_s),
         members: others.iter().map(|node| (node.addr.clone(), node.state.clone(), node.link_bytes_per_s)).collect(),
         is_closed: node.field.closed,

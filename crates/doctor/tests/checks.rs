@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use vfield_doctor::checks::{CHECKS, run};
-use vfield_doctor::facts::{Ethtool, Facts, Field, Limit, Link, Machine, Net};
+use vfield_doctor::facts::{Admitted, Ethtool, Facts, Field, Firewall, FirewallProgram, Limit, Link, Machine, Net};
 use vfield_doctor::finding::Weight;
 
 const DOCUMENT: &str = include_str!("../../../docs/reference/doctor.md");
@@ -62,20 +62,25 @@ fn well() -> Facts {
         cpu_pressure: Some(0.5),
     };
     let member = |number: u8| (format!("198.18.0.{number}:4440"), "alive".to_owned(), Some(1_200_000_000));
+    let firewall = Firewall {
+        by: FirewallProgram::Firewalld { has_service: true },
+        admitted: vec![Admitted { tcp: true, udp: true, ports: 4440..=4440 }],
+    };
     let field = Field {
+        addr: Some(([198, 18, 0, 10], 4440).into()),
         link_bytes_per_s: Some(1_200_000_000),
         members: (1..=9).map(member).collect(),
         is_closed: true,
         store: (1 << 30, 1 << 29),
         ..Field::default()
     };
-    Facts { links: vec![link], net, machine, field: Some(field), unseen: Vec::new() }
+    Facts { links: vec![link], net, firewalls: vec![firewall], machine, field: Some(field), unseen: Vec::new() }
 }
 
 type Break = fn(&mut Facts);
 
 /// What breaks a machine so that a check finds it.
-const BROKEN: [(&str, Break); 40] = [
+const BROKEN: [(&str, Break); 42] = [
     ("link-speed", |facts| facts.links[0].speed_mbit = Some(100)),
     ("link-speed", |facts| facts.links[0].speed_mbit = Some(1000)),
     ("link-duplex", |facts| facts.links[0].duplex = Some("half".into())),
@@ -112,6 +117,8 @@ const BROKEN: [(&str, Break); 40] = [
     ("neighbours", |facts| facts.net.neighbours = Some((1000, 1024))),
     ("neighbours", |facts| facts.net.neighbours = Some((2, 8))),
     ("conntrack", |facts| facts.net.tracked = Some((60_000, 65_536))),
+    ("firewall", |facts| facts.firewalls[0].admitted.clear()),
+    ("firewall", |facts| facts.firewalls[0].admitted[0].udp = false),
     ("cpu-features", |facts| facts.machine.cpu_flags = vec!["sse2".into(), "aes".into()]),
     ("cpu-features", |facts| facts.machine.cpu_flags = vec!["avx2".into()]),
     ("governor", |facts| facts.machine.governor = Some(("powersave".into(), "acpi-cpufreq".into()))),
@@ -173,6 +180,39 @@ fn slow_members_and_limits_are_named() {
     let of_image = ("vfield limit --image home.img --down none", "vfield limit --image home.img --down 5MB");
     assert_eq!(lines.collect::<Vec<_>>(), [of_node, of_image]);
     assert!(limits[1].fact.contains("of home.img of 4.8 MiB/s down"), "{limits:#?}");
+}
+
+#[test]
+fn a_firewall_is_opened_for_the_port_of_the_node() {
+    let closed = |by: FirewallProgram, change: fn(&mut Facts)| {
+        let mut facts = well();
+        facts.firewalls[0].by = by;
+        facts.firewalls[0].admitted[0].tcp = false;
+        change(&mut facts);
+        let found = run(&facts).into_iter().find(|finding| finding.check == "firewall");
+        found.map(|found| (found.weight, found.command, found.undo))
+    };
+    let with_service = FirewallProgram::Firewalld { has_service: true };
+    let line = |what: &str| format!("firewall-cmd --permanent {what} && firewall-cmd --reload");
+    let service = (line("--add-service=vfield"), line("--remove-service=vfield"));
+    assert_eq!(closed(with_service, |_| ()), Some((Weight::Note, service.0.clone(), service.1.clone())));
+    let alone: [fn(&mut Facts); 3] = [
+        |facts| facts.field = None,
+        |facts| field(facts).members.clear(),
+        |facts| field(facts).warnings.push("198.18.0.1 cannot connect to you on TCP 4440: nobody can".into()),
+    ];
+    for change in alone {
+        assert_eq!(closed(with_service, change), Some((Weight::Bad, service.0.clone(), service.1.clone())));
+    }
+    let another_port: fn(&mut Facts) = |facts| field(facts).addr = Some(([198, 18, 0, 10], 5000).into());
+    for by in [with_service, FirewallProgram::Firewalld { has_service: false }] {
+        let (_, command, undo) = closed(by, another_port).expect("it is closed");
+        let ports = |word: &str| line(&format!("--{word}-port=5000/tcp --{word}-port=5000/udp"));
+        assert_eq!((command, undo), (ports("add"), ports("remove")));
+    }
+    let (_, command, undo) = closed(FirewallProgram::Ufw, |_| ()).expect("it is closed");
+    assert_eq!((command.as_str(), undo.as_str()), ("ufw allow 4440", "ufw delete allow 4440"));
+    assert_eq!(closed(with_service, |facts| field(facts).addr = Some(([127, 0, 0, 1], 4440).into())), None);
 }
 
 #[test]

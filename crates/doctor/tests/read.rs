@@ -6,7 +6,7 @@ use std::path::Path;
 use vfield_control::limits::{ImageLimits, LimitStatus};
 use vfield_control::message::DaemonStatus;
 use vfield_doctor::checks::run;
-use vfield_doctor::facts::Facts;
+use vfield_doctor::facts::{Facts, FirewallProgram};
 use vfield_doctor::finding::Fix;
 use vfield_doctor::fix;
 use vfield_doctor::read::Root;
@@ -18,7 +18,7 @@ fn put(root: &Path, file: &str, text: &str) {
     std::fs::write(path, text).expect("a temporary file");
 }
 
-const FILES: [(&str, &str); 34] = [
+const FILES: [(&str, &str); 41] = [
     ("sys/class/net/lo/operstate", "unknown\n"),
     ("sys/class/net/down0/operstate", "down\n"),
     ("sys/class/net/eth0/operstate", "up\n"),
@@ -59,6 +59,19 @@ const FILES: [(&str, &str); 34] = [
     ("proc/pressure/cpu", "some avg10=0.00 avg60=31.50 avg300=1.0 total=5\nfull avg60=0.0\n"),
     ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n"),
     ("sys/devices/system/node/node0/cpulist", "0-1\n"),
+    ("sys/fs/cgroup/system.slice/firewalld.service/cgroup.procs", "700\n"),
+    ("etc/firewalld/firewalld.conf", "# The usual one\nDefaultZone=work\nLogDenied=off\n"),
+    ("etc/firewalld/zones/work.xml", "<zone><service name='many'/><port protocol='udp' port='5000-5010'/></zone>"),
+    (
+        "usr/lib/firewalld/services/many.xml",
+        "<service><include service='many'/><port protocol='tcp' port='22'/></service>",
+    ),
+    ("etc/ufw/ufw.conf", "LOGLEVEL=low\nENABLED=yes\n"),
+    ("etc/default/ufw", "DEFAULT_INPUT_POLICY=\"DROP\"\n"),
+    (
+        "etc/ufw/user.rules",
+        "*filter\n### RULES ###\n\n### tuple ### allow tcp 22,80 0.0.0.0/0 any 0.0.0.0/0 in\n-A x\n",
+    ),
 ];
 
 fn made_up() -> (tempfile::TempDir, Facts) {
@@ -91,6 +104,64 @@ fn facts_are_what_the_files_say() {
     assert_eq!((machine.descriptors_max, machine.locked_max), (Some(4096), Some(u64::MAX)));
     assert_eq!((machine.cpu_pressure, machine.clocksource.as_deref()), (Some(31.5), Some("hpet")));
     assert_eq!(facts.unseen, ["the field: no daemon runs"]);
+}
+
+/// TCP, UDP, and the ports.
+fn admitted(facts: &Facts, at: usize) -> Vec<(bool, bool, u16, u16)> {
+    let admitted = facts.firewalls[at].admitted.iter();
+    admitted.map(|part| (part.tcp, part.udp, *part.ports.start(), *part.ports.end())).collect()
+}
+
+#[test]
+fn firewalls_are_what_their_files_say() {
+    let (dir, facts) = made_up();
+    let programs: Vec<_> = facts.firewalls.iter().map(|firewall| firewall.by).collect();
+    assert_eq!(programs, [FirewallProgram::Firewalld { has_service: false }, FirewallProgram::Ufw]);
+    assert_eq!(admitted(&facts, 0), [(false, true, 5000, 5010), (true, false, 22, 22)]);
+    assert_eq!(admitted(&facts, 1), [(true, false, 22, 22), (true, false, 80, 80)]);
+    let facts_with = |file: &str, text: &str| {
+        put(dir.path(), file, text);
+        Root::new(dir.path()).facts(Err("no daemon runs"))
+    };
+    let service = "<service><port protocol='tcp' port='4440'/><port protocol='udp' port='4440'/></service>";
+    let facts = facts_with("usr/lib/firewalld/services/vfield.xml", service);
+    assert_eq!(facts.firewalls[0].by, FirewallProgram::Firewalld { has_service: true });
+    let (ours, all) = ([(true, false, 4440, 4440), (false, true, 4440, 4440)], [(true, true, 0, 65535)]);
+    for (zone, wanted) in [
+        ("<zone><service name='vfield'/></zone>", &ours[..]),
+        ("<zone><!-- <service name='vfield'/> --></zone>", &[]),
+        (
+            "<zone><rule family='ipv4'><source address='198.18.0.0/16'/><service name='vfield'/><accept/></rule></zone>",
+            &ours,
+        ),
+        ("<zone><rule><service name='vfield'/><reject/></rule></zone>", &[]),
+        ("<zone><port protocol='tcp' port='4440'/></zone>", &ours[..1]),
+        ("<zone><port protocol='tcp' port='99999'/><port protocol='tcp'/></zone>", &[]),
+        ("<zone target='ACCEPT'/>", &all),
+        ("<zone><protocol value='udp'/></zone>", &[(false, true, 0, 65535)]),
+        ("<zone><service name='../zones/work'/></zone>", &[]),
+        ("<zone", &[]),
+    ] {
+        assert_eq!(admitted(&facts_with("etc/firewalld/zones/work.xml", zone), 0), wanted, "{zone}");
+    }
+    // Zones that somebody has made, besides the usual one.
+    let facts = facts_with("etc/firewalld/zones/field.xml", "<zone><service name='vfield'/></zone>");
+    assert_eq!(admitted(&facts, 0), ours);
+    for (rule, wanted) in [
+        ("allow any 4440 0.0.0.0/0 any 198.18.0.0/16 in", &[(true, true, 4440, 4440)][..]),
+        ("limit udp 4000:5000 0.0.0.0/0 any 0.0.0.0/0 in_eth0", &[(false, true, 4000, 5000)]),
+        ("allow tcp 4440 0.0.0.0/0 any 0.0.0.0/0 V-FIELD - in comment=696e", &[(true, false, 4440, 4440)]),
+        ("allow any any 0.0.0.0/0 any 198.18.0.1 in", &all),
+        ("deny any 4440 0.0.0.0/0 any 0.0.0.0/0 in", &[]),
+        ("allow any 4440 0.0.0.0/0 any 0.0.0.0/0 out", &[]),
+        ("allow", &[]),
+    ] {
+        let facts = facts_with("etc/ufw/user.rules", &format!("### tuple ### {rule}\n"));
+        assert_eq!(admitted(&facts, 1), wanted, "{rule}");
+    }
+    assert_eq!(facts_with("etc/default/ufw", "DEFAULT_INPUT_POLICY=\"ACCEPT\"\n").firewalls.len(), 1);
+    std::fs::remove_dir_all(dir.path().join("sys/fs")).expect("it was made");
+    assert_eq!(facts_with("etc/ufw/ufw.conf", "ENABLED=no\n").firewalls, []);
 }
 
 #[test]

@@ -75,6 +75,8 @@ fn what_is_installed_runs_and_what_is_uninstalled_is_gone() -> Outcome {
             "share/bash-completion/completions/vfield",
             "share/zsh/site-functions/_vfield",
             "share/fish/vendor_completions.d/vfield.fish",
+            "lib/firewalld/services/vfield.xml",
+            "lib/firewalld/services/vfield-netboot.xml",
         ] {
             assert!(installed.contains(&format!("{}/{wanted}", &prefix[1..])), "{wanted} of {installed:#?}");
         }
@@ -154,10 +156,10 @@ fn a_program_that_was_not_built_is_not_installed() -> Outcome {
 /// takes this program as it is.
 fn checkout(of: &Path) -> std::io::Result<()> {
     let real = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for folder in ["scripts", "crates", "dist/systemd"] {
+    for folder in ["scripts", "crates", "dist/systemd", "dist/firewalld"] {
         std::fs::create_dir_all(of.join(folder))?;
     }
-    for file in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates/source.rs"] {
+    for file in ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "crates/source.rs", "dist/firewalld/one.xml"] {
         std::fs::write(of.join(file), "")?;
     }
     std::fs::copy(real.join("scripts/install"), of.join("scripts/install"))?;
