@@ -358,10 +358,10 @@ impl Membership {
     /// Sends a member a message with as much news for it as fits.
     pub(super) fn send(&mut self, to: &Identity, purpose: Purpose) {
         if self.ways.is_around(to.node) && matches!(purpose, Purpose::Ping(_)) {
-            let probe = self.bare(to.node, purpose);
             if self.ways.asks_by_connection(to.node, self.now) {
-                self.effects.by_connection.push((*to, probe.clone()));
+                self.ask_by_connection(to);
             }
+            let probe = self.bare(to.node, purpose);
             self.effects.datagrams.push((to.addr, probe));
         }
         let (next, head) = self.route(to, purpose);

@@ -2,16 +2,14 @@
 
 use crate::facts::{Admitted, Facts, Field, Firewall, FirewallProgram};
 use crate::finding::{Finding, Weight};
-
-/// The port of a node that was told none.
-const PORT: u16 = 4440;
+use vfield_node::config::DEFAULT_PORT;
 
 pub(super) fn closed(facts: &Facts) -> Vec<Finding> {
     let addr = facts.field.as_ref().and_then(|field| field.addr);
     if addr.is_some_and(|addr| addr.ip().is_loopback()) {
         return Vec::new();
     }
-    let port = addr.map_or(PORT, |addr| addr.port());
+    let port = addr.map_or(DEFAULT_PORT, |addr| addr.port());
     let is_found = facts.field.as_ref().is_some_and(is_found);
     facts.firewalls.iter().filter_map(|firewall| closed_by(firewall, port, is_found)).collect()
 }
@@ -40,7 +38,7 @@ fn closed_by(firewall: &Firewall, port: u16, is_found: bool) -> Option<Finding> 
     };
     let (fact, command, undo) = match firewall.by {
         FirewallProgram::Firewalld { has_service } => {
-            let what = |does: &str| match has_service && port == PORT {
+            let what = |does: &str| match has_service && port == DEFAULT_PORT {
                 true => format!("--{does}-service=vfield"),
                 false => format!("--{does}-port={port}/tcp --{does}-port={port}/udp"),
             };
