@@ -41,6 +41,7 @@ read=(cat)
 cp "/sys/block/${device#/dev/}/stat" /shared/reads
 : >/shared/up
 if [[ $way == field-* ]]; then
+    /tmp/vfield learned --control /run/vfield.sock >/shared/learned
     # The guard's only child.
     node=$(cat /proc/[0-9]*/task/[0-9]*/children | xargs -n 1 | while read -r child; do
         if grep -qz ^VFIELD_GUARD= "/proc/$child/environ" 2>/dev/null; then echo "$child"; fi
