@@ -81,18 +81,22 @@ impl Learned {
         }
     }
 
-    /// The chunks to fetch because of a read of `chunks`, in order.
-    pub fn ahead(&self, chunks: Range<u64>) -> Vec<Range<u64>> {
+    /// The chunks to fetch because of a read of `chunks`, in order, and whether the list leads
+    /// there ([`Prefetcher::leads`]).
+    pub fn ahead(&self, chunks: Range<u64>) -> (Vec<Range<u64>>, bool) {
+        let nothing = (Vec::new(), false);
         if !self.leading.load(Ordering::Relaxed) {
-            return Vec::new();
+            return nothing;
         }
-        let Ok(mut prefetcher) = self.prefetcher.try_lock() else { return Vec::new() };
-        let ahead = prefetcher.as_mut().map(|prefetcher| prefetcher.note(chunks)).unwrap_or_default();
-        if prefetcher.as_ref().is_none_or(Prefetcher::is_over) {
-            *prefetcher = None;
+        let Ok(mut known) = self.prefetcher.try_lock() else { return nothing };
+        let Some(prefetcher) = known.as_mut() else { return nothing };
+        let ahead = prefetcher.note(chunks.clone());
+        let leads = prefetcher.leads(chunks);
+        if prefetcher.is_over() {
+            *known = None;
             self.leading.store(false, Ordering::Relaxed);
         }
-        ahead
+        (ahead, leads)
     }
 
     /// Takes what a member says that machines read, the member itself or others. True if that is
@@ -255,8 +259,9 @@ mod tests {
         read(&next, 7..8);
         next.hear(told_of(&first, 1));
         next.lead(8);
-        assert_eq!(next.ahead(8..9), [100..101, 3..4]);
-        assert_eq!(next.ahead(100..101), []);
+        assert_eq!(next.ahead(8..9), (vec![100..101, 3..4], false), "it came before the list");
+        assert_eq!(next.ahead(100..101), (vec![], true));
+        assert_eq!(next.ahead(101..102), (vec![], false), "nobody has read that");
         assert_eq!(next.agreed(NodeId(2)).0, 2);
     }
 

@@ -69,10 +69,12 @@ impl ImageReader {
             return;
         }
         let chunks = self.image.geometry().covering(extent);
-        for ahead in learned.ahead(chunks.clone()) {
+        let (ahead, leads) = learned.ahead(chunks.clone());
+        for ahead in ahead {
             self.hint(ahead, Urgency::Soon);
         }
-        if let Ok(mut ahead) = self.ahead.try_lock() {
+        // A list that leads knows where a sequential reader stops.
+        if !leads && let Ok(mut ahead) = self.ahead.try_lock() {
             let chunks = ahead.note(chunks);
             drop(ahead);
             self.hint(chunks, Urgency::Soon);

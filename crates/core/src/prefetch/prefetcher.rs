@@ -1,7 +1,7 @@
 //! Prefetch along a list, shortly before the reader.
 
 use super::{PrefetchList, append};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use vfield_block::gather::Gather as _;
 
@@ -16,10 +16,7 @@ const EARNED: u64 = 2;
 #[derive(Debug)]
 pub struct Prefetcher {
     order: Vec<u64>,
-    /// The place of each chunk in the order, until it is read.
-    unread: BTreeMap<u64, u32>,
-    /// Chunks that were suggested and not read yet.
-    awaited: BTreeSet<u64>,
+    listed: BTreeMap<u64, Listed>,
     /// Most chunks ahead of the readers.
     window: u64,
     /// One past the last place that they have come to.
@@ -30,26 +27,45 @@ pub struct Prefetcher {
     credit: u64,
 }
 
+/// A chunk of the list.
+#[derive(Debug)]
+struct Listed {
+    /// Its place in the order.
+    place: usize,
+    is_suggested: bool,
+    is_read: bool,
+}
+
 impl Prefetcher {
     /// At most `window` chunks ahead of the readers.
     pub fn new(list: &PrefetchList, window: u64) -> Self {
         let order: Vec<u64> = list.chunks().collect();
-        let unread = order.iter().copied().zip(0..).gathered();
-        Self { order, unread, awaited: BTreeSet::new(), window, front: 0, suggested: 0, credit: TRUST }
+        let listed = |place| Listed { place, is_suggested: false, is_read: false };
+        let listed = order.iter().copied().zip((0..).map(listed)).gathered();
+        Self { order, listed, window, front: 0, suggested: 0, credit: TRUST }
     }
 
-    /// True once there is nothing more to suggest.
+    /// True once the readers have come to its end: it leads them no more.
     pub fn is_over(&self) -> bool {
-        self.suggested == self.order.len() || self.window == 0
+        self.front == self.order.len() || self.window == 0
+    }
+
+    /// True if all these data chunks were fetched along the list, and it is still followed. Then it
+    /// knows the reader's next chunks better than [`crate::read_ahead`]: earlier readers of these
+    /// went on with them.
+    pub fn leads(&self, read: Range<u64>) -> bool {
+        let is_led = |chunk| self.listed.get(&chunk).is_some_and(|listed| listed.is_suggested);
+        self.credit > 0 && read.into_iter().all(is_led)
     }
 
     /// Notes a read of data chunks, and returns what to fetch now because of it, in order; often
     /// nothing.
     pub fn note(&mut self, read: Range<u64>) -> Vec<Range<u64>> {
         for chunk in read {
-            if let Some(rank) = self.unread.remove(&chunk) {
-                self.front = self.front.max(rank as usize + 1);
-                self.credit += EARNED * u64::from(self.awaited.remove(&chunk));
+            if let Some(listed) = self.listed.get_mut(&chunk).filter(|listed| !listed.is_read) {
+                listed.is_read = true;
+                self.front = self.front.max(listed.place + 1);
+                self.credit += EARNED * u64::from(listed.is_suggested);
             }
         }
         // Chunks before the place of the readers are on their way, or were skipped.
@@ -59,12 +75,11 @@ impl Prefetcher {
         while self.suggested < end && self.credit > 0 {
             let chunk = self.order[self.suggested];
             self.suggested += 1;
-            if !self.unread.contains_key(&chunk) {
-                continue;
+            if let Some(listed) = self.listed.get_mut(&chunk).filter(|listed| !listed.is_read) {
+                self.credit -= 1;
+                listed.is_suggested = true;
+                append(&mut runs, chunk);
             }
-            self.credit -= 1;
-            self.awaited.insert(chunk);
-            append(&mut runs, chunk);
         }
         runs
     }

@@ -161,6 +161,27 @@ fn readers_may_skip_and_go_back() {
 }
 
 #[test]
+fn what_a_list_has_fetched_needs_no_read_ahead() {
+    let order: Vec<u64> = (0..100).map(|at| (at * 7) % 200).collect();
+    let mut prefetcher = Prefetcher::new(&list(&order), 8);
+    let leads = |prefetcher: &Prefetcher, at: usize| prefetcher.leads(order[at]..order[at] + 1);
+    prefetcher.note(order[0]..order[0] + 1);
+    assert!(!leads(&prefetcher, 0), "it was read before it could be fetched");
+    for at in 1..50 {
+        prefetcher.note(order[at]..order[at] + 1);
+        assert!(leads(&prefetcher, at), "{at}");
+    }
+    assert!(!prefetcher.leads(500..501), "it is not listed");
+    // The readers skip a part. What they skipped was never fetched.
+    prefetcher.note(order[80]..order[80] + 1);
+    assert!(!leads(&prefetcher, 80) && !leads(&prefetcher, 70) && leads(&prefetcher, 49));
+    // A wrong list leads nowhere.
+    let mut wrong = Prefetcher::new(&list(&order), 128);
+    assert_eq!(fetched(&mut wrong, [500]), 16);
+    assert!(!leads(&wrong, 1));
+}
+
+#[test]
 fn without_a_window_nothing_is_fetched() {
     let mut prefetcher = Prefetcher::new(&list(&[10, 20, 30]), 0);
     assert!(prefetcher.is_over() && prefetcher.note(10..11).is_empty());

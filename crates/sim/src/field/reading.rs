@@ -83,8 +83,11 @@ impl Field {
                 self.queue.push(done, Event::GoOn(at as u32));
             }
             let Some(block) = reader.begin(now) else { break };
-            let mut ahead = vec![reader.ahead.note(block.clone())];
+            let mut ahead = Vec::new();
             ahead.extend(reader.prefetcher.iter_mut().flat_map(|prefetcher| prefetcher.note(block.clone())));
+            if reader.prefetcher.as_ref().is_none_or(|prefetcher| !prefetcher.leads(block.clone())) {
+                ahead.push(reader.ahead.note(block));
+            }
             for chunks in ahead.into_iter().filter(|ahead| !ahead.is_empty()) {
                 let input = Input::Prefetch { image: id, chunks, priority: Priority::ReadAhead };
                 self.queue.push(now, Event::Tell(on as u32, Box::new(input)));
