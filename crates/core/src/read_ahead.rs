@@ -74,23 +74,8 @@ impl ReadAhead {
     /// Notes a read of `read` (data chunks) and returns what to fetch now because of it, often
     /// nothing.
     pub fn note(&mut self, read: Range<u64>) -> Range<u64> {
-        self.clock += 1;
-        if self.window_max == 0 || read.is_empty() {
-            return 0..0;
-        }
-        let follows = |stream: &Stream| read.start <= stream.next + SLACK && read.end + SLACK >= stream.next;
-        let Some(at) = self.streams.iter().position(follows) else {
-            self.begin(read);
-            return 0..0;
-        };
-        let (window_max, chunks, clock) = (self.window_max, self.chunks, self.clock);
-        let stream = &mut self.streams[at];
-        stream.used = clock;
-        stream.hits += u32::from(read.end > stream.next);
-        stream.read(read);
-        if stream.hits < 2 || !stream.is_dense() {
-            return 0..0;
-        }
+        let (window_max, chunks) = (self.window_max, self.chunks);
+        let Some(stream) = self.see(read).filter(|stream| stream.hits >= 2 && stream.is_dense()) else { return 0..0 };
         stream.suggested = stream.suggested.max(stream.next);
         // Suggest in batches: only when half of the last suggestion has been read.
         if stream.suggested - stream.next > stream.window / 2 {
@@ -100,6 +85,30 @@ impl ReadAhead {
         let from = stream.suggested.min(chunks);
         stream.suggested = (stream.next + stream.window).min(chunks).max(from);
         from..stream.suggested
+    }
+
+    /// Notes a read after which another knows what to fetch. So a reader is still known for a
+    /// sequential one when the other knows no more.
+    pub fn note_led(&mut self, read: Range<u64>) {
+        self.see(read);
+    }
+
+    /// Notes a read, and returns the stream that goes on with it; none if it begins one.
+    fn see(&mut self, read: Range<u64>) -> Option<&mut Stream> {
+        self.clock += 1;
+        if self.window_max == 0 || read.is_empty() {
+            return None;
+        }
+        let follows = |stream: &Stream| read.start <= stream.next + SLACK && read.end + SLACK >= stream.next;
+        let Some(at) = self.streams.iter().position(follows) else {
+            self.begin(read);
+            return None;
+        };
+        let stream = &mut self.streams[at];
+        stream.used = self.clock;
+        stream.hits += u32::from(read.end > stream.next);
+        stream.read(read);
+        Some(stream)
     }
 
     fn begin(&mut self, read: Range<u64>) {

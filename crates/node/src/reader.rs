@@ -73,8 +73,11 @@ impl ImageReader {
         for ahead in ahead {
             self.hint(ahead, Urgency::Soon);
         }
-        // A list that leads knows where a sequential reader stops.
-        if !leads && let Ok(mut ahead) = self.ahead.try_lock() {
+        let Ok(mut ahead) = self.ahead.try_lock() else { return };
+        if leads {
+            // It knows where a sequential reader stops.
+            ahead.note_led(chunks);
+        } else {
             let chunks = ahead.note(chunks);
             drop(ahead);
             self.hint(chunks, Urgency::Soon);

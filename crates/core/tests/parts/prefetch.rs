@@ -1,8 +1,10 @@
 //! Lists of first reads: how they are noted and agreed on, and how far they lead a reader.
 
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use vfield_core::prefetch::{BYTES_MAX, CHUNKS_MAX, PrefetchList, Prefetcher, RUNS_MAX, Recorder};
+use vfield_core::read_ahead::ReadAhead;
 use vfield_core::time::Time;
 
 const CHUNKS: u64 = 1000;
@@ -179,6 +181,23 @@ fn what_a_list_has_fetched_needs_no_read_ahead() {
     let mut wrong = Prefetcher::new(&list(&order), 128);
     assert_eq!(fetched(&mut wrong, [500]), 16);
     assert!(!leads(&wrong, 1));
+}
+
+#[test]
+fn a_list_with_gaps_does_not_stop_read_ahead() {
+    let even: Vec<u64> = (0..200).step_by(2).collect();
+    let (mut prefetcher, mut ahead) = (Prefetcher::new(&list(&even), 8), ReadAhead::new(CHUNKS, 128));
+    let mut fetched = BTreeSet::new();
+    for chunk in 0..200 {
+        let read = chunk..chunk + 1;
+        assert!(chunk < 4 || fetched.contains(&chunk), "nobody fetched {chunk}");
+        fetched.extend(prefetcher.note(read.clone()).into_iter().flatten());
+        if prefetcher.leads(read.clone()) {
+            ahead.note_led(read);
+        } else {
+            fetched.extend(ahead.note(read));
+        }
+    }
 }
 
 #[test]

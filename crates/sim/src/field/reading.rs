@@ -85,7 +85,9 @@ impl Field {
             let Some(block) = reader.begin(now) else { break };
             let mut ahead = Vec::new();
             ahead.extend(reader.prefetcher.iter_mut().flat_map(|prefetcher| prefetcher.note(block.clone())));
-            if reader.prefetcher.as_ref().is_none_or(|prefetcher| !prefetcher.leads(block.clone())) {
+            if reader.prefetcher.as_ref().is_some_and(|prefetcher| prefetcher.leads(block.clone())) {
+                reader.ahead.note_led(block);
+            } else {
                 ahead.push(reader.ahead.note(block));
             }
             for chunks in ahead.into_iter().filter(|ahead| !ahead.is_empty()) {
