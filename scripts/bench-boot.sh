@@ -42,10 +42,10 @@ cp "/sys/block/${device#/dev/}/stat" /shared/reads
 : >/shared/up
 if [[ $way == field-* ]]; then
     /tmp/vfield learned --control /run/vfield.sock >/shared/learned
-    # The guard's only child.
+    # The guard's only child, and older than its own ones.
     node=$(cat /proc/[0-9]*/task/[0-9]*/children | xargs -n 1 | while read -r child; do
         if grep -qz ^VFIELD_GUARD= "/proc/$child/environ" 2>/dev/null; then echo "$child"; fi
-    done)
+    done | sort -n | head -n 1)
     sed -n 's/^Rss\(Anon\|File\|Shmem\):[[:space:]]*\([0-9]*\) kB/\1 \2/p' "/proc/$node/status" >/shared/memory
     # Blocks of 512 bytes of its memory files.
     for file in "/proc/$node/fd/"*; do

@@ -218,11 +218,16 @@ impl Room<'_> {
         let times = await_all(std::slice::from_mut(&mut running), start)?[0];
         if let Some(origin) = origin {
             // The origin asks more and more rarely: what it heard first is a part.
-            wait_until("the origin hears what the machine has learned", UP, || {
-                let learned = std::fs::read_to_string(running.1.join("learned")).unwrap_or_default();
+            let (process, shared) = &mut running;
+            let has_heard = |origin: &Daemon| {
+                let learned = std::fs::read_to_string(shared.join("learned")).unwrap_or_default();
                 let heard = run(&mut origin.ask_to(&["learned", "root"])).unwrap_or_default();
                 !learned.is_empty() && heard.trim() == learned.trim()
-            })?;
+            };
+            while !has_heard(origin) {
+                process.check()?;
+                std::thread::sleep(LOOK);
+            }
         }
         Ok(times)
     }
