@@ -225,6 +225,9 @@ impl Room<'_> {
                 !learned.is_empty() && heard.trim() == learned.trim()
             };
             while !has_heard(origin) {
+                if start.elapsed() > UP {
+                    return Err("the origin has not heard in time what the machine has read".into());
+                }
                 process.check()?;
                 std::thread::sleep(LOOK);
             }
