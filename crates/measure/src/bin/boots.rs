@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::machine::{Disk, Hardware};
 use vfield_lab::process::{Process, run};
-use vfield_lab::{Daemon, Host, Lab, LabError, Link, Machine, Vfield, wait_until};
+use vfield_lab::{Daemon, Deadline, Host, Lab, LabError, Link, Machine, Vfield, wait_until};
 
 /// Long enough for a server that sends everything to everybody.
 const UP: Duration = Duration::from_secs(3000);
@@ -219,18 +219,12 @@ impl Room<'_> {
         if let Some(origin) = origin {
             // The origin asks more and more rarely: what it heard first is a part.
             let (process, shared) = &mut running;
-            let has_heard = |origin: &Daemon| {
+            Deadline::after(UP).poll("the origin hears what the machine has learned", || {
+                process.check()?;
                 let learned = std::fs::read_to_string(shared.join("learned")).unwrap_or_default();
                 let heard = run(&mut origin.ask_to(&["learned", "root"])).unwrap_or_default();
-                !learned.is_empty() && heard.trim() == learned.trim()
-            };
-            while !has_heard(origin) {
-                if start.elapsed() > UP {
-                    return Err("the origin has not heard in time what the machine has read".into());
-                }
-                process.check()?;
-                std::thread::sleep(LOOK);
-            }
+                Ok((!learned.is_empty() && heard.trim() == learned.trim()).then_some(()))
+            })?;
         }
         Ok(times)
     }

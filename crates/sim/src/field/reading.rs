@@ -83,9 +83,10 @@ impl Field {
                 self.queue.push(done, Event::GoOn(at as u32));
             }
             let Some(block) = reader.begin(now) else { break };
-            let mut ahead = Vec::new();
-            ahead.extend(reader.prefetcher.iter_mut().flat_map(|prefetcher| prefetcher.note(block.clone())));
-            if reader.prefetcher.as_ref().is_some_and(|prefetcher| prefetcher.leads(block.clone())) {
+            let (mut ahead, leads) = reader.prefetcher.as_mut().map_or_else(Default::default, |prefetcher| {
+                (prefetcher.note(block.clone()), prefetcher.leads(block.clone()))
+            });
+            if leads {
                 reader.ahead.note_led(block);
             } else {
                 ahead.push(reader.ahead.note(block));
