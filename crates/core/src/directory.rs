@@ -53,6 +53,8 @@ impl Directory {
     /// The node that `asker` should ask for `chunk` instead of the origin. `None` means that the
     /// origin sends the chunk to `asker`, and the directory remembers it as a holder.
     pub fn instead(&mut self, chunk: Chunk, asker: NodeId, now: Time) -> Option<NodeId> {
+        // It wants the chunk anew: the keeper of the last time was no dead end.
+        self.turned_away.forget(&(chunk, asker));
         match self.sent.get(&chunk) {
             Some(to) if to.node != asker && to.has(now) && !self.unavailable.contains(&to.node) => Some(to.node),
             _ => {
@@ -72,8 +74,9 @@ impl Directory {
     }
 
     /// The node that an insisting asker should ask after all: its store keeps the chunk. It is for
-    /// origins that would have to read the chunk anew from afar. Each asker hears it once. A node
-    /// does not take the first advice to ask a slower one.
+    /// origins that would have to read the chunk anew from afar. An asker hears it once, and again
+    /// if it has asked without insisting since. A node does not take the first advice to ask a
+    /// slower one.
     pub fn keeper(&mut self, chunk: Chunk, asker: NodeId, now: Time) -> Option<NodeId> {
         let others = |to: &Receiver| to.keeps && to.node != asker && !self.unavailable.contains(&to.node);
         let keeper = self.sent.get(&chunk).copied().filter(others)?.node;

@@ -49,6 +49,13 @@ impl<K: Ord + Copy, V, const MOST: usize> Latest<K, V, MOST> {
         }
     }
 
+    /// Forgets the value under a key, if there is one.
+    pub fn forget(&mut self, key: &K) {
+        if let Some((place, _)) = self.entries.remove(key) {
+            self.order.remove(&place);
+        }
+    }
+
     /// Forgets the values that do not pass; costs as much as there are.
     pub fn retain(&mut self, mut passes: impl FnMut(&V) -> bool) {
         let order = &mut self.order;
@@ -93,5 +100,8 @@ mod tests {
         latest.note(6, 60);
         assert_eq!((latest.len(), latest.order.len()), (3, 3));
         assert_eq!([1, 5, 6].map(|key| latest.get(&key).copied()), [Some(11), Some(50), Some(60)]);
+        latest.forget(&7);
+        latest.forget(&1);
+        assert_eq!((latest.get(&1), latest.len(), latest.order.len()), (None, 2, 2));
     }
 }

@@ -60,6 +60,10 @@ fn an_insisting_asker_is_sent_to_a_keeper_once() {
     assert_eq!(directory.keeper(CHUNK, NodeId(4), at(5)), Some(NodeId(2)));
     assert_eq!(directory.keeper(CHUNK, NodeId(3), at(6)), None, "the keeper was of no help");
     assert_eq!(directory.keeper(CHUNK, NodeId(3), at(60_000)), Some(NodeId(2)));
+    // It got the chunk from there, dropped it, and asks again.
+    assert_eq!(directory.instead(CHUNK, NodeId(3), at(60_001)), Some(NodeId(2)));
+    assert_eq!(directory.keeper(CHUNK, NodeId(3), at(60_002)), Some(NodeId(2)));
+    assert_eq!(directory.keeper(CHUNK, NodeId(3), at(60_003)), None);
     directory.set_available(NodeId(2), false);
-    assert_eq!(directory.keeper(CHUNK, NodeId(5), at(60_001)), None);
+    assert_eq!(directory.keeper(CHUNK, NodeId(5), at(60_004)), None);
 }
