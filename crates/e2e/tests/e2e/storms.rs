@@ -9,6 +9,10 @@ use vfield_measure::storm::{Event, Plan, Programs, Sample, play_role, run};
 /// A freeze, by far more than the second that is promised: the machine that tests may be busy with
 /// other things. With six storms at once on two processors the longest gap was 1.2 s.
 const FREEZE_S: f64 = 4.0;
+/// Wake-ups for a chunk over one hop: its holder, the node that wants it, the reader, and the node
+/// for the next request. Each may be as late as a thread that only sleeps. Beside 40 to 65 runnable
+/// processes that was 1.2 and 1.8 s, with gaps of 5.1 and 6.4 s.
+const WAKE_UPS: f64 = 4.0;
 
 /// Not a test: what the processes of the hosts run, this program being their program as well.
 #[test]
@@ -29,7 +33,8 @@ fn all_but(sample: &Sample, spared: usize) {
     assert_eq!(sample.ok + spared, sample.nodes.len(), "{}", sample.line());
     let untouched = sample.nodes.iter().filter(|node| node.fate.is_none());
     let longest = untouched.map(|node| node.longest_gap_s).fold(0.0, f64::max);
-    assert!(longest < FREEZE_S, "{longest} s without a byte: {}", sample.line());
+    let bound_s = FREEZE_S + WAKE_UPS * sample.latest_pulse_s;
+    assert!(longest < bound_s, "{longest} s without a byte, not {bound_s} s: {}", sample.line());
 }
 
 #[test]
