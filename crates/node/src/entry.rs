@@ -9,18 +9,20 @@ use crate::driver::Driver;
 use crate::event::Event;
 use crate::greet::GreetError;
 use crate::interview::Guest;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use vfield_core::doubling::Doubling;
 
 /// The pause before the second try, and the longest: a machine that boots is joined a second after
 /// it can be.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
-/// Shortest interval between log lines with the same error of the same address.
-const SAY_EVERY: Duration = Duration::from_secs(30);
+/// Intervals between log lines with the same error of the same address. A machine that waits for a
+/// weekend says so some hundred times.
+const SAYINGS: Doubling = Doubling { first: Duration::from_secs(30), longest: Duration::from_secs(600) };
 
 /// A member that answered, and its address as configured.
 pub type Met = (SocketAddr, Guest);
@@ -137,9 +139,12 @@ async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<Option<Met>
     Err(tried)
 }
 
-/// The last log line about each address, and when.
+/// When it is due to be said again that an address failed for a reason, and how often it was.
+///
+/// Two reasons may take turns: a machine that is off is silent until its neighbours know that it is
+/// out of reach, again and again.
 #[derive(Default)]
-struct Said(BTreeMap<SocketAddr, (Kind, Instant)>);
+struct Said(HashMap<(SocketAddr, Kind), (Instant, u32)>);
 
 /// Which error it is, without what changes from try to try.
 type Kind = (std::mem::Discriminant<GreetError>, Option<std::io::ErrorKind>);
@@ -151,11 +156,20 @@ fn kind(error: &GreetError) -> Kind {
 
 impl Said {
     fn say(&mut self, driver: &Driver, addr: SocketAddr, error: &GreetError) {
-        let (kind, now) = (kind(error), Instant::now());
-        if self.0.get(&addr).is_none_or(|(said, at)| *said != kind || now - *at >= SAY_EVERY) {
-            self.0.insert(addr, (kind, now));
+        if self.is_due(addr, error, Instant::now()) {
             driver.event(Event::BootstrapFailed { addr, why: error.to_string() });
         }
+    }
+
+    /// True for a new reason, and now and then for an old one. It counts as said.
+    fn is_due(&mut self, addr: SocketAddr, error: &GreetError, now: Instant) -> bool {
+        let (due, times) = self.0.entry((addr, kind(error))).or_insert((now, 0));
+        let is_due = now >= *due;
+        if is_due {
+            *due = now + SAYINGS.pause(*times);
+            *times = times.saturating_add(1);
+        }
+        is_due
     }
 }
 
@@ -201,6 +215,22 @@ mod tests {
         }
         now += waiting.pause_after(&hung_up(DOOR), now).expect("patience has begun anew");
         assert_eq!(waiting.pause_after(&hung_up(DOOR), now), None);
+    }
+
+    #[test]
+    fn reasons_that_take_turns_are_said_now_and_then() {
+        let (start, mut said) = (Instant::now(), Said::default());
+        // A machine that is off, for an hour.
+        let says = |second: &u64| {
+            let off = std::io::Error::from(std::io::ErrorKind::HostUnreachable);
+            let error = if second % 4 == 0 { GreetError::Io(off) } else { GreetError::TimedOut };
+            said.is_due(DOOR, &error, start + Duration::from_secs(*second))
+        };
+        let seconds: Vec<u64> = (0..3600).step_by(2).filter(says).collect();
+        assert_eq!(
+            seconds,
+            [0, 2, 32, 34, 92, 94, 212, 214, 452, 454, 932, 934, 1532, 1534, 2132, 2134, 2732, 2734, 3332, 3334]
+        );
     }
 
     #[test]
