@@ -141,7 +141,7 @@ pub struct Node {
     hedging: u64,
     /// A look at all requests is due before long.
     checking: bool,
-    /// When a peer last delivered a chunk.
+    /// When a peer last delivered a chunk, or was asked for one while nobody owed any.
     delivered: Time,
     outstanding_bytes: u64,
     /// The bound of those bytes: the greatest of its images' windows.

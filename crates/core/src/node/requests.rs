@@ -102,6 +102,9 @@ impl Node {
             None => geometry.length(chunk),
         };
         let number = image.number;
+        if self.requests.is_empty() {
+            self.delivered = now;
+        }
         self.asked += 1;
         self.outstanding_bytes += bytes;
         self.bounds.take(number, bytes, now);

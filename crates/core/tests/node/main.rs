@@ -3,7 +3,10 @@
 mod boasting;
 mod bounds;
 mod budget;
+mod choosing;
 mod claims;
+#[path = "../support/company.rs"]
+mod company;
 mod dropping;
 mod entrusted;
 mod explain;
@@ -14,6 +17,7 @@ mod hostile;
 mod joining;
 #[path = "../support/one_origin.rs"]
 mod one_origin;
+mod parking;
 mod repair;
 mod rounds;
 #[path = "../support/signed.rs"]

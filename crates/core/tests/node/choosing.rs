@@ -1,0 +1,105 @@
+//! Whom a node asks, from what members say and how they answer: what it knows comes before the plan
+//! as it is.
+
+use crate::company::{Asked, Company, STEP, Says, chunks, peers};
+use std::time::Duration;
+use vfield_core::identity::NodeId;
+use vfield_core::node::Input;
+use vfield_core::speed::Speed;
+use vfield_core::tuning::STALL;
+
+const FAST: Speed = Speed(90);
+const SLOW: Speed = Speed(60);
+
+fn one(asked: &[Asked]) -> Asked {
+    let [asked] = asked else { panic!("{asked:?}") };
+    *asked
+}
+
+/// An origin's advice is tried, and the origin once more if that was of no use, whoever had been
+/// asked before.
+#[test]
+fn an_origin_is_insisted_upon_once_its_advice_was_of_no_use() {
+    let mut company = Company::settled(&[Says::origin(1), Says::store(3)]);
+    let store = one(&company.read(5));
+    assert_eq!(store.peer, 3);
+    let origin = one(&company.refuse(store));
+    assert_eq!((origin.peer, origin.insists), (1, false));
+    company.give(Input::Redirected(origin.request, NodeId(3)));
+    let store = one(&company.requests());
+    assert_eq!(store.peer, 3);
+    let origin = one(&company.refuse(store));
+    assert_eq!((origin.peer, origin.insists), (1, true));
+}
+
+/// A node that is switched on with others: those before it may only just begin.
+#[test]
+fn an_upstream_that_may_only_begin_is_asked_once_more() {
+    let room: Vec<Says> = (10..20).map(Says::reader).chain([Says::origin(1)]).collect();
+    let mut company = Company::of(&room);
+    company.after(Duration::from_millis(500));
+    let upstream = one(&company.read(5));
+    assert!((10..20).contains(&upstream.peer), "{upstream:?}");
+    assert_eq!(company.refuse(upstream), []);
+    let again = one(&company.after(2 * STEP));
+    assert_eq!(again.peer, upstream.peer);
+    // Later a reader does not wait for it.
+    let mut company = Company::settled(&room);
+    let upstream = one(&company.read(5));
+    let other = one(&company.refuse(upstream));
+    assert_ne!(other.peer, upstream.peer);
+}
+
+/// A newcomer does not know yet how many there are.
+#[test]
+fn a_small_room_has_no_chain_once_it_is_known_to_be_small() {
+    let room = [Says::reader(10), Says::origin(1)];
+    let asked = |after| {
+        let mut company = Company::of(&room);
+        company.after(Duration::from_millis(after));
+        (0..8).map(|chunk| one(&company.read(chunk)).peer).collect::<std::collections::BTreeSet<u64>>()
+    };
+    assert_eq!(asked(100).into_iter().collect::<Vec<_>>(), [10]);
+    assert_eq!(asked(400).into_iter().collect::<Vec<_>>(), [1, 10], "each chunk has a relay, one of the two readers");
+}
+
+#[test]
+fn a_store_that_says_it_is_slow_is_not_asked() {
+    for (speed, expected) in [(FAST, 3), (SLOW, 1)] {
+        let mut company = Company::settled(&[Says::origin(1).at(FAST), Says::store(3).at(speed)]);
+        assert_eq!(peers(&company.read(5)), [expected], "{speed:?}");
+    }
+}
+
+/// What a store owes that turns out to be slow is asked of the origin, and what waits for its window
+/// too.
+#[test]
+fn what_a_slow_store_owes_is_asked_of_the_origin() {
+    let mut company = Company::settled(&[Says::origin(1).at(FAST), Says::store(3).at(FAST)]);
+    let owed = company.prefetch(0..40);
+    assert!(owed.iter().all(|asked| asked.peer == 3) && owed.len() < 40, "{owed:?}");
+    company.hears(Says::store(3).at(SLOW));
+    let anew = company.after(Duration::from_millis(500));
+    assert!(anew.iter().all(|asked| asked.peer == 1), "{anew:?}");
+    assert_eq!(chunks(&anew), chunks(&owed));
+    // What was parked waits for the origin's window now.
+    let next: Vec<Asked> = anew.into_iter().flat_map(|asked| company.arrives(asked, STEP)).collect();
+    assert!(!next.is_empty() && next.iter().all(|asked| asked.peer == 1), "{next:?}");
+}
+
+#[test]
+fn what_a_stalled_peer_owes_goes_to_another_and_nothing_else_does() {
+    let mut company = Company::settled(&[Says::store(3), Says::store(4)]);
+    let owed = company.prefetch(0..8);
+    let of = |peer: u64| owed.iter().filter(|asked| asked.peer == peer).map(|asked| asked.chunk.0).collect::<Vec<_>>();
+    assert!(!of(3).is_empty() && !of(4).is_empty(), "{owed:?}");
+    let mut anew = Vec::new();
+    for _ in 0..(STALL.as_millis() / STEP.as_millis()) + 10 {
+        company.give(Input::Progress(NodeId(4)));
+        anew.extend(company.after(STEP));
+    }
+    assert!(anew.iter().all(|asked| asked.peer == 4), "{anew:?}");
+    let mut moved = chunks(&anew);
+    moved.sort_unstable();
+    assert_eq!(moved, of(3));
+}

@@ -1,0 +1,72 @@
+//! Full windows: chunks wait for the room of a peer, and peers that wait here are not held up for ever.
+
+use crate::company::{Company, DATA, STEP, Says, chunks};
+use crate::one_origin::IMAGE;
+use std::time::Duration;
+use vfield_core::chunk::{Chunk, ChunkSize};
+use vfield_core::fetch::{Asker, ConnectionId};
+use vfield_core::identity::NodeId;
+use vfield_core::node::{Input, Output};
+use vfield_core::reach::Reach;
+use vfield_core::tuning::{JAMMED_AFTER, OVERDUE_AFTER_AT_LEISURE, PEER_WINDOW_FIRST};
+use vfield_core::wire::Priority;
+
+/// Chunks that a peer is asked for at first.
+const WINDOW: u64 = PEER_WINDOW_FIRST / ChunkSize::MIN.bytes();
+
+#[test]
+fn parked_chunks_go_out_as_soon_as_a_batch_has_room() {
+    let mut company = Company::settled(&[Says::origin(1)]);
+    let asked = company.prefetch(0..DATA);
+    assert_eq!(chunks(&asked), (0..WINDOW).collect::<Vec<_>>());
+    // A batch is an eighth of the window: a chunk of this size.
+    assert_eq!(chunks(&company.arrives(asked[0], STEP)), [WINDOW]);
+}
+
+/// Parked for a peer that delivers nothing, a chunk is asked of another in the end.
+#[test]
+fn a_parked_chunk_is_overdue_after_a_while() {
+    let mut company = Company::settled(&[Says::origin(1)]);
+    let asked = company.prefetch(0..WINDOW + 1);
+    company.hears(Says::origin(3));
+    let mut waited = Duration::ZERO;
+    let next = loop {
+        waited += STEP;
+        company.give(Input::Progress(NodeId(1)));
+        let next = company.after(STEP);
+        if let Some(next) = next.first() {
+            break *next;
+        }
+    };
+    assert_eq!((next.peer, next.chunk), (3, Chunk(WINDOW)));
+    assert!(waited >= OVERDUE_AFTER_AT_LEISURE && waited < OVERDUE_AFTER_AT_LEISURE + 10 * STEP, "{waited:?}");
+    assert_eq!(asked.len() as u64, WINDOW);
+}
+
+/// This node may wait for those that wait for it. They are refused what it has not even asked for,
+/// but not while it may still come: the node had nothing to do before.
+#[test]
+fn askers_are_refused_while_a_full_window_brings_nothing() {
+    // Their windows are together more than this node's own.
+    let mut company = Company::settled(&(10..90).map(Says::store).collect::<Vec<_>>());
+    let asker = |request| Asker { connection: ConnectionId(1), request, reach: Reach::READER };
+    for chunk in 0..DATA {
+        let (asker, chunk, priority) = (asker(chunk), Chunk(chunk), Priority::Demand);
+        company.give(Input::Asked { asker, image: IMAGE, chunk, priority });
+    }
+    let asked = company.requests();
+    assert!(asked.len() < DATA as usize, "all were asked for");
+    let mut refused = Vec::new();
+    let mut quiet = Duration::ZERO;
+    while refused.is_empty() {
+        quiet += STEP;
+        assert!(quiet < 2 * JAMMED_AFTER, "{} asked", asked.len());
+        (10..90).for_each(|node| company.give(Input::Progress(NodeId(node))));
+        company.after(STEP);
+        let of = |output: &Output| if let Output::Refuse(asker, _) = output { Some(asker.request) } else { None };
+        refused.extend(company.others.iter().filter_map(of));
+        company.others.clear();
+    }
+    assert!(quiet >= JAMMED_AFTER - STEP, "{quiet:?}");
+    assert!(chunks(&asked).iter().all(|chunk| !refused.contains(chunk)), "{refused:?}");
+}
