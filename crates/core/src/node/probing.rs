@@ -180,6 +180,31 @@ mod tests {
     }
 
     #[test]
+    fn probes_grow_rare() {
+        let (mut probes, start) = (Probes::default(), Time::after_start(Duration::from_secs(9)));
+        let mut times = Vec::new();
+        for half in 0..600 {
+            let now = start + Duration::from_millis(500 * half);
+            if probes.is_due(now) {
+                (probes.sent, probes.last) = (probes.sent + 1, Some(now));
+                times.push(half);
+            }
+        }
+        assert_eq!(times, [0, 1, 3, 7, 15, 31, 63, 127, 247, 367, 487]);
+    }
+
+    #[test]
+    fn the_last_chunks_of_each_are_known() {
+        let (mut probes, image) = (Probes::default(), ImageNumber(3));
+        (0..20).for_each(|chunk| probes.came(NodeId(chunk % 2), image, Chunk(chunk)));
+        probes.came(NodeId(1), ImageNumber(4), Chunk(99));
+        let latest =
+            |peer: Option<u64>| probes.latest(image, peer.map(NodeId)).iter().map(|chunk| chunk.0).collect::<Vec<_>>();
+        assert_eq!(latest(None), [19, 18, 17, 16, 15, 14, 13]);
+        assert_eq!((latest(Some(0)), latest(Some(5))), (vec![18, 16, 14], vec![]));
+    }
+
+    #[test]
     fn a_probe_counts_what_came_beside_it() {
         let (mut probes, ms) = (Probes::default(), Duration::from_millis);
         probes.under_way.open = [RequestId(1)].into();

@@ -140,3 +140,56 @@ impl Stream {
         self.least
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn at(milliseconds: u32) -> Time {
+        Time::after_start(MS * milliseconds)
+    }
+
+    fn transit(took: u32, beside: u64) -> Transit {
+        Transit { took: MS * took, beside }
+    }
+
+    fn rate(shown: Option<Shown>) -> (Option<u64>, bool) {
+        let Some(Shown::Rate(Window { all, peers })) = shown else { panic!("{shown:?}") };
+        (all.bytes_per_s().map(|rate| rate / 100_000), peers.is_some())
+    }
+
+    /// Answers that overlap count once, and what came from others only as far as it came beside.
+    #[test]
+    fn overlapping_answers_share_their_time() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.came(100_000, transit(60, 0), at(1000)), None);
+        // Half of its time was that of the answer before, and so was half of what came beside it.
+        let shown = meter.came(100_000, transit(80, 200_000), at(1040));
+        assert_eq!(rate(shown), rate(Some(Shown::Rate(Window { all: Speed::of(3_000_000), peers: None }))));
+    }
+
+    #[test]
+    fn a_window_with_long_pauses_shows_idle_links() {
+        let mut meter = Meter::default();
+        for second in 1..4 {
+            assert_eq!(meter.came(100_000, transit(40, 0), at(1000 * second)), None, "after {second} s");
+            assert_eq!(meter.came(100_000, transit(40, 0), at(1000 * second + 250)), Some(Shown::Idle));
+        }
+        // Below two hundred milliseconds a pause tells nothing, and an answer may be half of it.
+        let mut meter = Meter::default();
+        assert_eq!(meter.came(100_000, transit(40, 0), at(1000)), None);
+        assert_eq!(meter.came(100_000, transit(40, 0), at(1120)), None);
+        assert_eq!(meter.came(100_000, transit(40, 0), at(1160)), Some(Shown::Idle), "120 of 200 ms");
+        let mut meter = Meter::default();
+        assert_eq!(meter.came(100_000, transit(90, 0), at(1000)), None);
+        let shown = meter.came(50_000, transit(10, 0), at(1040));
+        assert_eq!(
+            rate(shown),
+            rate(Some(Shown::Rate(Window { all: Speed::of(1_500_000), peers: None })))
+                .0
+                .map_or((None, true), |all| (Some(all), true))
+        );
+    }
+}

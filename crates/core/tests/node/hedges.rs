@@ -1,5 +1,6 @@
 //! Hedges: a demand that is late goes to another node too, within bounds.
 
+use crate::company::{Company, Says};
 use crate::one_origin::{IMAGE, says};
 use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
@@ -8,7 +9,7 @@ use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, Header};
 use vfield_core::node::{Input, Node, Output};
 use vfield_core::time::Time;
-use vfield_core::tuning::{CHECK_EVERY, HEDGE_AFTER, HEDGES_MAX, LATE};
+use vfield_core::tuning::{CHECK_EVERY, HEDGE_AFTER, HEDGES_MAX, LATE, STALL};
 use vfield_core::wire::Priority;
 
 const DATA: u64 = 100;
@@ -103,6 +104,38 @@ fn few_hedges_are_under_way_at_once() {
     let asked: usize = (0..6).map(|chunk| reader.read(chunk).len()).sum();
     assert_eq!(asked, 6);
     assert_eq!(reader.after(HEDGE_AFTER + 2 * CHECK_EVERY).len() as u64, HEDGES_MAX);
+}
+
+/// Answers that were late too give a silent peer more time: half of what they took beyond a stall.
+#[test]
+fn after_late_answers_a_demand_waits_for_longer() {
+    let mut company = Company::settled(&[Says::origin(1), Says::origin(3)]);
+    let late = company.read(5);
+    (0..140).for_each(|_| {
+        [1, 3].into_iter().for_each(|origin| company.give(Input::Progress(NodeId(origin))));
+        company.after(STEP);
+    });
+    company.arrives(late[0], STEP);
+    let begun = company.now;
+    let first = company.read(6)[0];
+    let (hedged, other) =
+        company.passes(2 * LATE).into_iter().find(|(_, asked)| asked.chunk == Chunk(6)).expect("a hedge");
+    assert_ne!(other.peer, first.peer);
+    let expected = HEDGE_AFTER + (Duration::from_millis(1400) - STALL) / 2;
+    let waited = hedged - begun;
+    assert!(waited >= expected && waited <= expected + CHECK_EVERY + 2 * STEP, "{waited:?}, not {expected:?}");
+}
+
+#[test]
+fn hedges_that_ended_make_room_for_others() {
+    let mut company = Company::settled(&[Says::origin(1), Says::origin(3)]);
+    for chunk in 0..2 * HEDGES_MAX {
+        let first = company.read(chunk)[0];
+        let hedge = company.after(HEDGE_AFTER + 2 * CHECK_EVERY);
+        assert_eq!(hedge.len(), 1, "chunk {chunk}: {hedge:?}");
+        company.arrives(hedge[0], STEP);
+        company.refuse(first);
+    }
 }
 
 #[test]

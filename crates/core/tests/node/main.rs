@@ -15,6 +15,7 @@ mod found;
 mod hedges;
 mod hostile;
 mod joining;
+mod measuring;
 #[path = "../support/one_origin.rs"]
 mod one_origin;
 mod parking;

@@ -1,5 +1,6 @@
 //! A chunk that all refuse is requested again after pauses that grow. News does not shorten them.
 
+use crate::company::{Company, STEP, Says};
 use crate::one_origin::{IMAGE, origin_says};
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
@@ -8,6 +9,7 @@ use vfield_core::image::Header;
 use vfield_core::node::{Input, Output};
 use vfield_core::reach::Reach;
 use vfield_core::time::Time;
+use vfield_core::tuning::{ROUND_PAUSE, WAIT_RETRY};
 use vfield_core::wire::{Priority, Refusal};
 
 fn header() -> Header {
@@ -36,6 +38,23 @@ fn a_member_that_makes_news_is_not_asked_more_often_than_others() {
         }
     }
     assert!((15..=40).contains(&asked), "asked {asked} times in ten seconds");
+}
+
+/// Nobody says anything new: a chunk that waits out its pause is not forgotten.
+#[test]
+fn without_news_all_are_asked_again_after_each_pause() {
+    let mut company = Company::settled(&[Says::origin(1), Says::store(3)]);
+    let (mut asked, mut times) = (company.read(5), Vec::new());
+    for _ in 0..1000 {
+        for request in std::mem::take(&mut asked) {
+            times.push(company.now);
+            asked.extend(company.refuse(request));
+        }
+        asked.extend(company.after(STEP));
+    }
+    let longest = times.windows(2).map(|two| two[1] - two[0]).max().expect("it asked more than once");
+    assert!(longest <= ROUND_PAUSE.longest + WAIT_RETRY + 2 * STEP, "{longest:?}");
+    assert!((30..=80).contains(&times.len()), "both are asked {} times in ten seconds", times.len());
 }
 
 /// A peer with little reach limits whom a fetch may ask, and so all others that wait for it. It is

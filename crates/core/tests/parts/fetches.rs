@@ -136,6 +136,46 @@ fn the_rank_is_that_of_all_requests_under_way() {
     assert_eq!(rank(&fetches), Some(Reach::HOLDER));
 }
 
+/// Who waits for a fetch that waits for him waits for ever.
+#[test]
+fn only_askers_with_more_reach_join_a_fetch() {
+    let mut fetches = queued(&[1], Priority::Demand);
+    let joins = |fetches: &Fetches| {
+        [Reach::HOLDER, Reach::GATEWAY, Reach::HOME, Reach::READER]
+            .map(|reach| fetches.get(goal(1)).unwrap().may_join(reach))
+    };
+    assert_eq!(joins(&fetches), [false, true, true, true]);
+    fetches.park(goal(1), PEER);
+    assert_eq!(joins(&fetches), [false, true, true, true]);
+    fetches.queue(goal(1));
+    fetches.requested(goal(1), RequestId(1), PEER, Some(Reach::GATEWAY));
+    assert_eq!(joins(&fetches), [false, false, true, true]);
+    fetches.supersede(goal(1));
+    fetches.queue(goal(1));
+    fetches.requested(goal(1), RequestId(2), PEER, None);
+    assert_eq!(joins(&fetches), [true; 4], "an origin has it for sure");
+    fetches.supersede(goal(1));
+    fetches.queue(goal(1));
+    fetches.wait(goal(1), Why::NoHolder, Time::ZERO);
+    assert_eq!(joins(&fetches), [false; 4], "nobody is asked");
+}
+
+#[test]
+fn the_images_that_wait_for_a_peer_are_found() {
+    let mut fetches = Fetches::default();
+    let goals = [(0, 1, Priority::Demand), (0, 2, Priority::Fill), (2, 1, Priority::Fill), (2, 5, Priority::Fill)];
+    for (image, chunk, priority) in goals {
+        let goal = (ImageNumber(image), Chunk(chunk));
+        fetches.begin(goal, priority, Beneficiary::Store);
+        fetches.queue(goal);
+        let turn = fetches.get(goal).expect("it is in the table").turn();
+        assert_eq!(fetches.next(turn), Some(goal));
+        fetches.park(goal, PEER);
+    }
+    assert_eq!(fetches.images_parked(PEER), [0, 2].map(ImageNumber));
+    assert_eq!(fetches.images_parked(OTHER), []);
+}
+
 #[test]
 fn setbacks_count_and_a_wait_keeps_its_beginning() {
     let mut fetches = queued(&[1], Priority::Demand);

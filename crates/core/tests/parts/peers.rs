@@ -34,6 +34,28 @@ fn equals_take_turns() {
 }
 
 #[test]
+fn of_two_that_never_answered_the_idle_one_is_asked() {
+    let mut peers = Peers::new(true);
+    peers.asked((A, IMAGE), 1, Priority::Demand, at(0));
+    assert_eq!(shares(&peers, &[A, B]), [0, 1000]);
+}
+
+/// Until something comes from it, or membership says that it is back.
+#[test]
+fn a_peer_whose_link_broke_is_unreached() {
+    let mut peers = Peers::new(true);
+    assert!(!peers.is_unreached(A));
+    peers.broken(A, at(0));
+    assert!(peers.is_unreached(A) && !peers.is_usable(A, at(1)));
+    assert!(peers.is_unreached(A) && peers.is_usable(A, at(600)), "it may be tried again");
+    peers.is_back(A);
+    assert!(!peers.is_unreached(A) && peers.is_usable(A, at(1)));
+    peers.broken(A, at(1000));
+    peers.progressed(A, at(1001));
+    assert!(!peers.is_unreached(A));
+}
+
+#[test]
 fn without_turns_the_first_is_taken() {
     let peers = Peers::new(false);
     assert_eq!(shares(&peers, &[B, A]), [1000, 0]);

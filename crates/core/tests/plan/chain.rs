@@ -246,6 +246,11 @@ fn while_stores_fill_an_upstream_leads_as_long_as_it_has_room() {
     assert!(room.asks().0 == 4 && room.asks().1.is_chain());
     room.fill_window(4, 0);
     assert_eq!(room.choice(), park(4), "it is the nearest holder");
+    let mut silent = Room::of(10, 5).with_stores(&[2, 4, 8], SIZE - 1);
+    silent.lead(4);
+    silent.fill_window(4, 400);
+    silent.wanted.overdue = true;
+    assert_eq!(silent.choice(), holder(2), "and not the next one of the chain, which has nothing");
     room.cut(8);
     room.cut(2);
     assert_eq!(room.choice(), park(4), "and the only one");
