@@ -155,19 +155,18 @@ mod tests {
         Transit { took: MS * took, beside }
     }
 
-    fn rate(shown: Option<Shown>) -> (Option<u64>, bool) {
-        let Some(Shown::Rate(Window { all, peers })) = shown else { panic!("{shown:?}") };
-        (all.bytes_per_s().map(|rate| rate / 100_000), peers.is_some())
+    /// Busy links that carried so many bytes a second, from all and from the peer.
+    fn busy(all: u64, peers: Option<u64>) -> Option<Shown> {
+        Some(Shown::Rate(Window { all: Speed::of(all), peers: peers.map(Speed::of) }))
     }
 
-    /// Answers that overlap count once, and what came from others only as far as it came beside.
+    /// Answers that overlap count once, and bytes from others only for the answer's own part.
     #[test]
     fn overlapping_answers_share_their_time() {
         let mut meter = Meter::default();
         assert_eq!(meter.came(100_000, transit(60, 0), at(1000)), None);
-        // Half of its time was that of the answer before, and so was half of what came beside it.
-        let shown = meter.came(100_000, transit(80, 200_000), at(1040));
-        assert_eq!(rate(shown), rate(Some(Shown::Rate(Window { all: Speed::of(3_000_000), peers: None }))));
+        // Half of its time was that of the answer before, and so were half of the bytes beside it.
+        assert_eq!(meter.came(100_000, transit(80, 200_000), at(1040)), busy(3_000_000, None));
     }
 
     #[test]
@@ -177,19 +176,15 @@ mod tests {
             assert_eq!(meter.came(100_000, transit(40, 0), at(1000 * second)), None, "after {second} s");
             assert_eq!(meter.came(100_000, transit(40, 0), at(1000 * second + 250)), Some(Shown::Idle));
         }
-        // Below two hundred milliseconds a pause tells nothing, and an answer may be half of it.
         let mut meter = Meter::default();
         assert_eq!(meter.came(100_000, transit(40, 0), at(1000)), None);
         assert_eq!(meter.came(100_000, transit(40, 0), at(1120)), None);
         assert_eq!(meter.came(100_000, transit(40, 0), at(1160)), Some(Shown::Idle), "120 of 200 ms");
-        let mut meter = Meter::default();
-        assert_eq!(meter.came(100_000, transit(90, 0), at(1000)), None);
-        let shown = meter.came(50_000, transit(10, 0), at(1040));
-        assert_eq!(
-            rate(shown),
-            rate(Some(Shown::Rate(Window { all: Speed::of(1_500_000), peers: None })))
-                .0
-                .map_or((None, true), |all| (Some(all), true))
-        );
+        // Three quarters of the window have to be busy.
+        for (end, shown) in [(1040, busy(1_500_000, Some(1_500_000))), (1050, Some(Shown::Idle))] {
+            let mut meter = Meter::default();
+            assert_eq!(meter.came(100_000, transit(90, 0), at(1000)), None);
+            assert_eq!(meter.came(50_000, transit(10, 0), at(end)), shown, "{end} ms");
+        }
     }
 }

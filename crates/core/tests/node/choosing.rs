@@ -3,10 +3,12 @@
 
 use crate::company::{Asked, Company, STEP, Says, chunks, peers};
 use std::time::Duration;
+use vfield_block::source::ReadError;
 use vfield_core::identity::NodeId;
-use vfield_core::node::Input;
+use vfield_core::node::{Input, Output};
 use vfield_core::speed::Speed;
 use vfield_core::tuning::STALL;
+use vfield_core::wire::Refusal;
 
 const FAST: Speed = Speed(90);
 const SLOW: Speed = Speed(60);
@@ -16,8 +18,8 @@ fn one(asked: &[Asked]) -> Asked {
     *asked
 }
 
-/// An origin's advice is tried, and the origin once more if that was of no use, whoever had been
-/// asked before.
+/// An origin's advice is tried, and the origin once more if that was of no use. It does not matter
+/// that both have been asked before.
 #[test]
 fn an_origin_is_insisted_upon_once_its_advice_was_of_no_use() {
     let mut company = Company::settled(&[Says::origin(1), Says::store(3)]);
@@ -71,8 +73,7 @@ fn a_store_that_says_it_is_slow_is_not_asked() {
     }
 }
 
-/// What a store owes that turns out to be slow is asked of the origin, and what waits for its window
-/// too.
+/// The origin is asked for all that such a store owes, and for the chunks that are parked for it.
 #[test]
 fn what_a_slow_store_owes_is_asked_of_the_origin() {
     let mut company = Company::settled(&[Says::origin(1).at(FAST), Says::store(3).at(FAST)]);
@@ -82,7 +83,7 @@ fn what_a_slow_store_owes_is_asked_of_the_origin() {
     let anew = company.after(Duration::from_millis(500));
     assert!(anew.iter().all(|asked| asked.peer == 1), "{anew:?}");
     assert_eq!(chunks(&anew), chunks(&owed));
-    // What was parked waits for the origin's window now.
+    // Parked chunks wait for the origin's window now.
     let next: Vec<Asked> = anew.into_iter().flat_map(|asked| company.arrives(asked, STEP)).collect();
     assert!(!next.is_empty() && next.iter().all(|asked| asked.peer == 1), "{next:?}");
 }
@@ -102,4 +103,19 @@ fn what_a_stalled_peer_owes_goes_to_another_and_nothing_else_does() {
     let mut moved = chunks(&anew);
     moved.sort_unstable();
     assert_eq!(moved, of(3));
+}
+
+/// One origin's file has changed, and the other one has no answer: nobody is left to wait for.
+#[test]
+fn a_read_fails_once_the_file_has_changed_and_no_other_has_the_chunk() {
+    let mut company = Company::settled(&[Says::origin(1), Says::origin(3)]);
+    let first = one(&company.read(5));
+    company.give(Input::Refused(first.request, Refusal::SourceChanged));
+    let second = one(&company.requests());
+    let answered = |company: &Company| {
+        company.others.iter().any(|output| matches!(output, Output::Answer(_, Err(ReadError::SourceChanged(_)))))
+    };
+    assert!(!answered(&company));
+    assert_eq!(company.refuse(second), []);
+    assert!(answered(&company), "{:?}", company.others);
 }

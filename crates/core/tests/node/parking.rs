@@ -1,4 +1,4 @@
-//! Full windows: chunks wait for the room of a peer, and peers that wait here are not held up for ever.
+//! Full windows: chunks wait for the room of a peer, and no peer waits here for ever.
 
 use crate::company::{Company, DATA, STEP, Says, chunks};
 use crate::one_origin::IMAGE;

@@ -136,7 +136,7 @@ fn the_rank_is_that_of_all_requests_under_way() {
     assert_eq!(rank(&fetches), Some(Reach::HOLDER));
 }
 
-/// Who waits for a fetch that waits for him waits for ever.
+/// Two nodes that wait for each other wait for ever.
 #[test]
 fn only_askers_with_more_reach_join_a_fetch() {
     let mut fetches = queued(&[1], Priority::Demand);
