@@ -83,6 +83,8 @@ use vfield_node::node::{Leaving, Publication, StartError};
 /// Descriptors for as many connections as a node may have: many systems give a process 1024 unless
 /// it asks.
 const DESCRIPTORS: u64 = 8192;
+/// Below this there is no room for connections beside a daemon's own files: half of them are left.
+const DESCRIPTORS_MIN: u64 = 64;
 
 /// How long a leave takes at most where nobody says otherwise.
 pub const LEAVE_BOUND: Duration = Duration::from_secs(10);
@@ -102,7 +104,10 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
         }
     };
     plan.warnings.iter().for_each(|warning| console.warn(warning));
-    take_descriptors();
+    if let Some(most) = take_descriptors().filter(|most| *most < DESCRIPTORS_MIN) {
+        return Err(Failure::failed(format!("a process may have {most} open files here"))
+            .hint(format!("a daemon needs {DESCRIPTORS_MIN} at least: raise the hard limit (ulimit -Hn)")));
+    }
     // It may have to be made first, and then be left. A daemon with overlays has no successor.
     let overlay = plan.overlay.clone().filter(|_| ground.is_some());
     let prepared = overlays::prepare(overlay)?;
@@ -135,7 +140,8 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
 }
 
 /// Raises the limit of descriptors as far as it is useful and allowed; it bounds the connections.
-fn take_descriptors() {
+/// Returns the limit, if there is one.
+fn take_descriptors() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
     if limit.current.is_some_and(|current| current < wanted) {
@@ -143,6 +149,7 @@ fn take_descriptors() {
         // Only an outer sandbox can refuse an allowed limit.
         let _ = setrlimit(Resource::Nofile, limit);
     }
+    getrlimit(Resource::Nofile).current
 }
 
 /// The runtime of the daemon's tasks, which may wait for a disk.

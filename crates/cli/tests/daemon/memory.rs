@@ -1,7 +1,7 @@
-//! How much a daemon takes that was not told how much to take.
+//! How much a daemon takes that was not told how much to take, and what it does not do without.
 
 use super::{Bench, Daemon};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::process::{Command, Stdio};
 
 const MIB: u64 = 1 << 20;
@@ -14,9 +14,14 @@ const STORE: u64 = (LIMIT - 48 * MIB) / 2;
 
 /// A daemon with a bound on its memory.
 fn bounded(bench: &Bench, line: &str) -> Daemon {
+    limited(bench, &format!("-v {}", LIMIT >> 10), line)
+}
+
+/// A daemon below a limit of its shell.
+fn limited(bench: &Bench, limit: &str, line: &str) -> Daemon {
     let control = bench.dir.path().join("c1");
     let mut shell = Command::new("/bin/sh");
-    let bounded = format!("ulimit -v {}; exec {} {line}", LIMIT >> 10, env!("CARGO_BIN_EXE_vfield"));
+    let bounded = format!("ulimit {limit}; exec {} {line}", env!("CARGO_BIN_EXE_vfield"));
     shell.args(["-c", &bounded]).current_dir(bench.dir.path()).env_clear().env("HOME", bench.dir.path());
     shell.env("VFIELD_CONTROL", &control).stdin(Stdio::null()).stderr(Stdio::piped());
     Daemon { child: shell.spawn().unwrap(), control, dir: bench.dir.path().to_owned() }
@@ -46,4 +51,20 @@ fn a_default_store_is_no_larger_than_memory_lets_it_be_and_says_so() {
     let node = bounded(&bench, &format!("{join} --store 30%"));
     node.wait("ready");
     assert!(node.status()["images"][0]["capacity_bytes"].as_u64().unwrap() > STORE, "what was asked for is had");
+}
+
+#[test]
+fn a_daemon_without_room_for_connections_says_so() {
+    let bench = Bench::new();
+    bench.image("a.img", 5000);
+    for limit in [12, 16, 32, 63] {
+        let mut daemon = limited(&bench, &format!("-n {limit}"), "serve a.img --listen 127.0.0.1:0");
+        let mut said = String::new();
+        daemon.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(daemon.child.wait().unwrap().code(), Some(1), "{said}");
+        assert!(said.starts_with(&format!("vfield: a process may have {limit} open files here\nhint: ")), "{said}");
+    }
+    let daemon = limited(&bench, "-n 64", "serve a.img --listen 127.0.0.1:0");
+    daemon.wait("filled");
+    assert_eq!(daemon.leave(), 0);
 }

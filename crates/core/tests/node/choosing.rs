@@ -103,6 +103,8 @@ fn what_a_stalled_peer_owes_goes_to_another_and_nothing_else_does() {
     let mut moved = chunks(&anew);
     moved.sort_unstable();
     assert_eq!(moved, of(3));
+    let cancelled = |output: &Output| matches!(output, Output::CancelRequest(_, NodeId(4)));
+    assert!(!company.others.iter().any(cancelled));
 }
 
 /// One origin's file has changed, and the other one has no answer: nobody is left to wait for.
