@@ -50,6 +50,11 @@ fn an_upstream_that_may_only_begin_is_asked_once_more() {
     let upstream = one(&company.read(5));
     let other = one(&company.refuse(upstream));
     assert_ne!(other.peer, upstream.peer);
+    // A chunk that nobody waits for yet does.
+    let mut company = Company::settled(&room);
+    let upstream = one(&company.prefetch(5..6));
+    assert_eq!(company.refuse(upstream), []);
+    assert_eq!(one(&company.after(2 * STEP)).peer, upstream.peer);
 }
 
 /// A newcomer does not know yet how many there are.

@@ -11,6 +11,7 @@ mod dropping;
 mod entrusted;
 mod explain;
 mod fairness;
+mod filling;
 mod found;
 mod hedges;
 mod hostile;

@@ -1,6 +1,7 @@
 //! The plan, step by step: a row for each of docs/explanation/choosing.md.
 
 mod chain;
+mod direct;
 mod holders;
 mod leaving;
 mod room;

@@ -169,6 +169,15 @@ impl Room {
     }
 
     pub fn choice(&self) -> Choice {
+        self.decides(|situation| situation.choice())
+    }
+
+    /// The node that is asked for a slice.
+    pub fn direct(&self) -> Option<u64> {
+        self.decides(|situation| situation.direct()).map(|node| node.0)
+    }
+
+    fn decides<T>(&self, decide: impl Fn(&Situation<'_>) -> T) -> T {
         let origins = self.origins.iter().map(|node| NodeId(*node));
         let mut map = Map::new(Ring::new(SIZE));
         map.update(self.holdings.iter().copied(), origins);
@@ -204,7 +213,7 @@ impl Room {
             asks_leaving: false,
             dice: self.dice,
         };
-        situation.choice()
+        decide(&situation)
     }
 
     /// The node that is asked, and with which reach.

@@ -88,11 +88,16 @@ pub struct Company {
 impl Company {
     /// The node has all pages of hashes, and has just begun with the image.
     pub fn of(members: &[Says]) -> Self {
+        Self::with(members, Config::default(), 0)
+    }
+
+    /// The same, with a store of so many bytes.
+    pub fn with(members: &[Says], config: Config, capacity_bytes: u64) -> Self {
         let now = Time::after_start(Duration::from_secs(1));
         let header = Header::new(DATA * ChunkSize::MIN.bytes(), ChunkSize::MIN, DATA).expect("a header");
         // It came last.
         let me = Identity { generation: 2, ..identity(ME) };
-        let node = Node::new(me, keys(ME), Config::default(), 2, now);
+        let node = Node::new(me, keys(ME), config, 2, now);
         let (members, silent, others) =
             (members.iter().map(|says| (says, identity(NodeId(says.node)))), Vec::new(), Vec::new());
         let mut company = Self { node, now, header, members: BTreeMap::new(), silent, versions: 0, others };
@@ -102,7 +107,7 @@ impl Company {
             company.hears(*says);
         }
         let (id, names) = (IMAGE, "image".into());
-        company.node.add_image(now, ImageConfig { id, names, header, origin: false, capacity_bytes: 0, kept: None });
+        company.node.add_image(now, ImageConfig { id, names, header, origin: false, capacity_bytes, kept: None });
         let geometry = Geometry::new(header);
         let pages = (DATA..geometry.chunks()).map(Chunk).collect();
         company.node.handle(now, Input::Found { image: IMAGE, chunks: pages, zeros: Vec::new() });
