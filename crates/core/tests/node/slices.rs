@@ -10,6 +10,7 @@ use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::slice::{Groups, Slice};
 use vfield_core::speed::Transit;
 use vfield_core::time::Time;
+use vfield_core::tuning::{CHECK_EVERY, HEDGE_AFTER};
 use vfield_core::wire::Refusal;
 
 /// A node without a store, in a field with one origin.
@@ -162,9 +163,24 @@ fn whatever_fails_becomes_a_read_of_the_whole_chunk() {
         if way == "whole chunks are better" {
             assert_eq!(joined.now, since, "{way}: the same node delivers them");
         }
+        if way == "silent" {
+            let waited = joined.now - since;
+            assert!((HEDGE_AFTER..HEDGE_AFTER + 2 * CHECK_EVERY).contains(&waited), "{waited:?}");
+        }
         let found = Input::Found { image: IMAGE, chunks: vec![Chunk(page), Chunk(100)], zeros: Vec::new() };
         assert_eq!(answered(&joined.give(found)), [1], "{way}");
     }
+}
+
+#[test]
+fn a_slice_of_a_peer_that_shows_signs_of_life_is_waited_for() {
+    let mut joined = Joined::new();
+    let (request, _) = asked(&joined.read(1, 100, (0, 1)));
+    for _ in 0..100 {
+        joined.give(Input::Progress(ORIGIN));
+        assert_eq!(wholes(&joined.after(Duration::from_millis(10))), Vec::<u64>::new());
+    }
+    assert_eq!(answered(&joined.arrives(request)), [1]);
 }
 
 #[test]
