@@ -5,6 +5,7 @@ use crate::company::{Asked, Company, STEP, Says, chunks, peers};
 use std::time::Duration;
 use vfield_block::source::ReadError;
 use vfield_core::identity::NodeId;
+use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{Input, Output};
 use vfield_core::speed::Speed;
 use vfield_core::tuning::STALL;
@@ -125,4 +126,21 @@ fn a_read_fails_once_the_file_has_changed_and_no_other_has_the_chunk() {
     assert!(!answered(&company));
     assert_eq!(company.refuse(second), []);
     assert!(answered(&company), "{:?}", company.others);
+}
+
+/// A busy store is no liar, and neither is a relay that has nothing: what counts is an announced
+/// chunk.
+#[test]
+fn only_refusals_of_announced_chunks_are_false_claims() {
+    for (refusal, expected) in [(Refusal::Busy, 0), (Refusal::NotHeld, 1)] {
+        let mut company = Company::settled(&[Says::origin(1), Says::store(3)]);
+        let asked = one(&company.read(5));
+        company.give(Input::Refused(asked.request, refusal));
+        assert_eq!(company.node.misdeeds().of(Misdeed::FalseClaims), expected, "{refusal:?}");
+    }
+    let mut company = Company::of(&[Says::reader(10), Says::origin(1)]);
+    let asked = one(&company.read(5));
+    assert_eq!(asked.peer, 10);
+    company.refuse(asked);
+    assert_eq!(company.node.misdeeds().of(Misdeed::FalseClaims), 0);
 }
