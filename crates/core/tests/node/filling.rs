@@ -32,7 +32,8 @@ fn fills_in(join_boost: u8) -> Duration {
 #[test]
 fn a_fill_takes_longer_at_a_lower_boost() {
     let times = [0, 2, 5, 8].map(fills_in);
-    assert!(times.is_sorted_by(|slow, fast| slow > fast) && times[0] > 5 * times[3], "{times:?}");
+    assert!(times.is_sorted_by(|slow, fast| slow > fast) && times[0] > 15 * times[3], "{times:?}");
+    // Fewer chunks at once make it seven times as long, and pauses the rest.
     // A pause for each answer would make it nine times as long as all of them, one after the other.
     assert!(times[0] < TOOK * DATA as u32, "{times:?}");
 }
