@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use vfield_core::chunk::ChunkSize;
 use vfield_core::config::Config;
+use vfield_core::identity::Zone;
 use vfield_core::node::{Notice, Output};
 use vfield_core::time::Time;
 
@@ -14,7 +15,7 @@ const TOOK: Duration = Duration::from_millis(20);
 /// How long it takes until the store is full.
 fn fills_in(join_boost: u8) -> Duration {
     let config = Config { join_boost, ..Config::default() };
-    let mut company = Company::with(&[Says::origin(1)], config, 2 * DATA * ChunkSize::MIN.bytes());
+    let mut company = Company::with(&[Says::origin(1)], Zone::default(), config, 2 * DATA * ChunkSize::MIN.bytes());
     let (start, mut open) = (company.now, VecDeque::<(Time, Asked)>::new());
     let is_filled = |output: &Output| matches!(output, Output::Notice(Notice::Filled(_)));
     while !company.others.iter().any(is_filled) {

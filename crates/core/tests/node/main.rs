@@ -13,6 +13,7 @@ mod explain;
 mod fairness;
 mod filling;
 mod found;
+mod gateways;
 mod hedges;
 mod hostile;
 mod joining;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::config::Config;
 use vfield_core::fetch::{RequestId, Token};
-use vfield_core::identity::{Identity, NodeId};
+use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Geometry, Header};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
@@ -76,6 +76,7 @@ pub struct Company {
     pub node: Node,
     pub now: Time,
     header: Header,
+    zone: Zone,
     /// They answer what membership asks of them, and nothing else.
     members: BTreeMap<SocketAddr, Node>,
     /// Members that stopped answering.
@@ -88,24 +89,24 @@ pub struct Company {
 impl Company {
     /// The node has all pages of hashes, and has just begun with the image.
     pub fn of(members: &[Says]) -> Self {
-        Self::with(members, Config::default(), 0)
+        Self::with(members, Zone::default(), Config::default(), 0)
+    }
+
+    /// All of them are in a zone.
+    pub fn of_zone(members: &[Says]) -> Self {
+        Self::with(members, Zone::named("here").expect("a name"), Config::default(), 0)
     }
 
     /// The same, with a store of so many bytes.
-    pub fn with(members: &[Says], config: Config, capacity_bytes: u64) -> Self {
+    pub fn with(members: &[Says], zone: Zone, config: Config, capacity_bytes: u64) -> Self {
         let now = Time::after_start(Duration::from_secs(1));
         let header = Header::new(DATA * ChunkSize::MIN.bytes(), ChunkSize::MIN, DATA).expect("a header");
         // It came last.
-        let me = Identity { generation: 2, ..identity(ME) };
+        let me = Identity { generation: 2, zone, ..identity(ME) };
         let node = Node::new(me, keys(ME), config, 2, now);
-        let (members, silent, others) =
-            (members.iter().map(|says| (says, identity(NodeId(says.node)))), Vec::new(), Vec::new());
-        let mut company = Self { node, now, header, members: BTreeMap::new(), silent, versions: 0, others };
-        for (says, identity) in members {
-            let member = Node::new(identity, keys(identity.node), Config::default(), says.node, now);
-            company.members.insert(identity.addr, member);
-            company.hears(*says);
-        }
+        let (silent, others) = (Vec::new(), Vec::new());
+        let mut company = Self { node, now, header, zone, members: BTreeMap::new(), silent, versions: 0, others };
+        members.iter().for_each(|says| company.hears(*says));
         let (id, names) = (IMAGE, "image".into());
         company.node.add_image(now, ImageConfig { id, names, header, origin: false, capacity_bytes, kept: None });
         let geometry = Geometry::new(header);
@@ -125,9 +126,12 @@ impl Company {
     /// A member says this of itself from now on.
     pub fn hears(&mut self, says: Says) {
         self.versions += 1;
+        let identity = Identity { zone: self.zone, ..identity(NodeId(says.node)) };
+        let member = || Node::new(identity, keys(identity.node), Config::default(), says.node, self.now);
+        self.members.entry(identity.addr).or_insert_with(member);
         let size = Geometry::new(self.header).chunks();
         let length = if says.stores { size } else { 0 };
-        let node = NodeId(says.node);
+        let node = identity.node;
         let record = signed(Record {
             node,
             version: self.versions,
@@ -139,7 +143,7 @@ impl Company {
             leaving: false,
             signature: Signature::default(),
         });
-        let (members, records) = (vec![alive(identity(node))], vec![record]);
+        let (members, records) = (vec![alive(identity)], vec![record]);
         self.give(Input::Learned { from: node, snapshot: Snapshot { members, records, ..Snapshot::default() } });
     }
 
