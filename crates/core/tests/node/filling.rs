@@ -20,7 +20,9 @@ fn fills_in(join_boost: u8) -> Duration {
     let is_filled = |output: &Output| matches!(output, Output::Notice(Notice::Filled(_)));
     while !company.others.iter().any(is_filled) {
         open.extend(company.passes(STEP));
-        while let Some((_, asked)) = open.pop_front_if(|(since, _)| company.now - *since >= TOOK) {
+        while open.front().is_some_and(|(since, _)| company.now - *since >= TOOK)
+            && let Some((_, asked)) = open.pop_front()
+        {
             let now = company.now;
             open.extend(company.arrives(asked, TOOK).into_iter().map(|asked| (now, asked)));
         }
