@@ -126,6 +126,23 @@ fn after_late_answers_a_demand_waits_for_longer() {
     assert!(waited >= expected && waited <= expected + CHECK_EVERY + 2 * STEP, "{waited:?}, not {expected:?}");
 }
 
+/// Of peers that show signs of life one request in a hundred is hedged. Others wait until the peer is
+/// given up: two seconds, and the time of the chunk at the least rate.
+#[test]
+fn late_answers_of_lively_peers_are_seldom_hedged() {
+    let mut company = Company::settled(&[1, 3, 4, 5].map(Says::origin));
+    let begun = company.now;
+    let first = [5, 6].map(|chunk| company.read(chunk)[0]);
+    assert_ne!(first[0].peer, first[1].peer);
+    let mut again = Vec::new();
+    while again.len() < 2 {
+        [1, 3, 4, 5].into_iter().for_each(|origin| company.give(Input::Progress(NodeId(origin))));
+        again.extend(company.passes(STEP).into_iter().map(|(now, _)| now - begun));
+    }
+    let given_up = LATE + Duration::from_millis(250);
+    assert!(again[0] >= LATE && again[0] < given_up && again[1] >= given_up, "{again:?}");
+}
+
 #[test]
 fn hedges_that_ended_make_room_for_others() {
     let mut company = Company::settled(&[Says::origin(1), Says::origin(3)]);
