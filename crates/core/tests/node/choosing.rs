@@ -113,6 +113,17 @@ fn what_a_stalled_peer_owes_goes_to_another_and_nothing_else_does() {
     assert!(!company.others.iter().any(cancelled));
 }
 
+/// The peer did nothing wrong: the page with the hash was gone, or memory was full.
+#[test]
+fn an_answer_that_could_not_be_used_is_asked_of_the_same_peer_again() {
+    let mut company = Company::settled(&[Says::origin(1), Says::store(3)]);
+    let first = one(&company.read(5));
+    assert_eq!(first.peer, 3);
+    company.give(Input::Unusable(first.request));
+    assert_eq!(company.requests(), [], "not at once");
+    assert_eq!(peers(&company.after(5 * STEP)), [3]);
+}
+
 /// One origin's file has changed, and the other one has no answer: nobody is left to wait for.
 #[test]
 fn a_read_fails_once_the_file_has_changed_and_no_other_has_the_chunk() {

@@ -126,8 +126,8 @@ fn after_late_answers_a_demand_waits_for_longer() {
     assert!(waited >= expected && waited <= expected + CHECK_EVERY + 2 * STEP, "{waited:?}, not {expected:?}");
 }
 
-/// Of peers that show signs of life one request in a hundred is hedged. Others wait until the peer is
-/// given up: two seconds, and the time of the chunk at the least rate.
+/// Of peers that show signs of life one request in a hundred is hedged. Others wait until the peer
+/// is given up: two seconds, and the time of the chunk at the least rate.
 #[test]
 fn late_answers_of_lively_peers_are_seldom_hedged() {
     let mut company = Company::settled(&[1, 3, 4, 5].map(Says::origin));
