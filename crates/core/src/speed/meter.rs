@@ -41,9 +41,10 @@ pub struct Meter {
     until: Time,
 }
 
-/// A window without a result also ends when it has lasted for so long, and answers came for less
-/// than half of it: chunks of 64 KiB pass a link of 10 Mbit/s four times within it.
+/// A window without a result also ends when it has lasted for so long: chunks of 64 KiB pass a link
+/// of 10 Mbit/s four times within it. Answers have then come for less than half of it.
 const WINDOW_IDLE: Duration = Duration::from_millis(200);
+const _: () = assert!(WINDOW_IDLE.as_millis() >= 2 * WINDOW_BUSY.as_millis());
 
 /// What a window shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +79,7 @@ impl Meter {
         self.busy += own;
         self.until = now;
         self.bytes += bytes;
-        let is_idle = self.whole >= WINDOW_IDLE && self.busy < self.whole / 2;
-        if self.busy < WINDOW_BUSY && !is_idle {
+        if self.busy < WINDOW_BUSY && self.whole < WINDOW_IDLE {
             return None;
         }
         let Self { bytes, beside, busy, whole, .. } = std::mem::replace(self, Self { until: now, ..Self::default() });
