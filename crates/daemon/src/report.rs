@@ -120,6 +120,7 @@ impl Teller {
             }
             Event::Published { image, .. } => self.end(Work::Hashing, image),
             Event::Filled { image, .. } => self.end(Work::Filling, image),
+            Event::BootstrapFailed { is_news: false, .. } => return,
             _ => {}
         }
         if self.console.style == Style::Json {
@@ -253,7 +254,7 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
             Some(format!("the hashes of {image} are those in {tree}; each chunk is compared when it is first read"))
         }
         Event::Listening { addr } => Some(format!("listening on {addr}")),
-        Event::BootstrapFailed { addr, why } => Some(format!("waiting for {addr}: {why}; trying again")),
+        Event::BootstrapFailed { addr, why, .. } => Some(format!("waiting for {addr}: {why}; trying again")),
         Event::NoImages => Some("waiting for an image: the field has none yet".to_owned()),
         Event::Readdressed { from, to } => Some(format!(
             "other nodes now get the address {to} of this node, no longer {from}; --advertise {} sets it at the start",
@@ -346,7 +347,7 @@ fn tell_json(event: &Event) {
         Event::Published { image, id, size_bytes } => tell!(image, id, size_bytes),
         Event::KeptTree { image, tree } => tell!(image, tree),
         Event::Listening { addr } => tell!(%addr),
-        Event::BootstrapFailed { addr, why } => tell!(%addr, why),
+        Event::BootstrapFailed { addr, why, .. } => tell!(%addr, why),
         Event::NoImages => tell!(),
         Event::Readdressed { from, to } => tell!(%from, %to),
         Event::Reachable { addr } => tell!(%addr),

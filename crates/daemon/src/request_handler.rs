@@ -121,7 +121,7 @@ impl RequestHandler {
             Event::Hashing { image, done_bytes, total_bytes } => {
                 format!("hashing {image}, {} % done", percent(*done_bytes, *total_bytes))
             }
-            Event::BootstrapFailed { addr, why } => format!("waiting for {addr}: {why}"),
+            Event::BootstrapFailed { addr, why, .. } => format!("waiting for {addr}: {why}"),
             Event::NoImages => "waiting for an image: the field has none yet".to_owned(),
             Event::TagWaits { tag, why } => format!("waiting for tag {tag}: {why}"),
             _ => return,

@@ -122,7 +122,7 @@ async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<Option<Met>
                     let rest = meetings.join_all().await.into_iter();
                     let rest = rest.filter_map(|(addr, met)| met.err().map(|error| (addr, error)));
                     for (addr, error) in tried.into_iter().chain(rest) {
-                        driver.event(Event::BootstrapFailed { addr, why: error.to_string() });
+                        driver.event(Event::BootstrapFailed { addr, why: error.to_string(), is_news: true });
                     }
                 });
                 return Ok(Some((addr, guest)));
@@ -139,9 +139,9 @@ async fn knock(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> Result<Option<Met>
     Err(tried)
 }
 
-/// When it is due to be said again that an address failed for a reason, and how often it was.
+/// When each reason of each address is news again, and how often it was.
 ///
-/// Two reasons may take turns: a machine that is off is silent until its neighbours know that it is
+/// Two of them may take turns: a machine that is off is silent until its neighbours know that it is
 /// out of reach, again and again.
 #[derive(Default)]
 struct Said(HashMap<(SocketAddr, Kind), (Instant, u32)>);
@@ -156,20 +156,19 @@ fn kind(error: &GreetError) -> Kind {
 
 impl Said {
     fn say(&mut self, driver: &Driver, addr: SocketAddr, error: &GreetError) {
-        if self.is_due(addr, error, Instant::now()) {
-            driver.event(Event::BootstrapFailed { addr, why: error.to_string() });
-        }
+        let is_news = self.is_news(addr, error, Instant::now());
+        driver.event(Event::BootstrapFailed { addr, why: error.to_string(), is_news });
     }
 
     /// True for a new reason, and now and then for an old one. It counts as said.
-    fn is_due(&mut self, addr: SocketAddr, error: &GreetError, now: Instant) -> bool {
+    fn is_news(&mut self, addr: SocketAddr, error: &GreetError, now: Instant) -> bool {
         let (due, times) = self.0.entry((addr, kind(error))).or_insert((now, 0));
-        let is_due = now >= *due;
-        if is_due {
+        let is_news = now >= *due;
+        if is_news {
             *due = now + SAYINGS.pause(*times);
             *times = times.saturating_add(1);
         }
-        is_due
+        is_news
     }
 }
 
@@ -224,7 +223,7 @@ mod tests {
         let says = |second: &u64| {
             let off = std::io::Error::from(std::io::ErrorKind::HostUnreachable);
             let error = if second % 4 == 0 { GreetError::Io(off) } else { GreetError::TimedOut };
-            said.is_due(DOOR, &error, start + Duration::from_secs(*second))
+            said.is_news(DOOR, &error, start + Duration::from_secs(*second))
         };
         let seconds: Vec<u64> = (0..3600).step_by(2).filter(says).collect();
         assert_eq!(

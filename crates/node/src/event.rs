@@ -43,6 +43,8 @@ pub enum Event {
         addr: SocketAddr,
         /// The reason, in lower case.
         why: String,
+        /// True if it is worth a line of the log. Others show what the node is waiting for.
+        is_news: bool,
     },
     /// The node is a member and has the image's header.
     Joined {

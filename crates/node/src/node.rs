@@ -416,7 +416,8 @@ impl Node {
         if !begins {
             return Err(StartError::Bootstrap { tried });
         }
-        tried.into_iter().for_each(|(addr, why)| self.driver.event(Event::BootstrapFailed { addr, why }));
+        let failed = |(addr, why)| Event::BootstrapFailed { addr, why, is_news: true };
+        tried.into_iter().map(failed).for_each(|event| self.driver.event(event));
         Ok(true)
     }
 }
