@@ -32,6 +32,7 @@ fn a_parked_chunk_is_overdue_after_a_while() {
     let mut waited = Duration::ZERO;
     let next = loop {
         waited += STEP;
+        assert!(waited < 2 * OVERDUE_AFTER_AT_LEISURE, "it is parked for ever");
         company.give(Input::Progress(NodeId(1)));
         let next = company.after(STEP);
         if let Some(next) = next.first() {

@@ -1,7 +1,7 @@
 //! A node without a store among members, each of which says that it is an origin or a full store.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
-use crate::one_origin::{IMAGE, ME, identity};
+use crate::one_origin::{IMAGE, ME, identity, record};
 use crate::signed::{alive, keys, signed};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,8 +13,7 @@ use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Geometry, Header};
 use vfield_core::node::{ImageConfig, Input, Node, Output};
 use vfield_core::placement::{Arc, Filled};
-use vfield_core::record::{Record, Subject};
-use vfield_core::signing::Signature;
+use vfield_core::record::Record;
 use vfield_core::snapshot::Snapshot;
 use vfield_core::speed::{Link, Speed, Transit};
 use vfield_core::time::Time;
@@ -79,8 +78,6 @@ pub struct Company {
     zone: Zone,
     /// They answer what membership asks of them, and nothing else.
     members: BTreeMap<SocketAddr, Node>,
-    /// Members that stopped answering.
-    pub silent: Vec<u64>,
     versions: u64,
     /// All outputs but requests and datagrams, since somebody last looked.
     pub others: Vec<Output>,
@@ -104,8 +101,7 @@ impl Company {
         // It came last.
         let me = Identity { generation: 2, zone, ..identity(ME) };
         let node = Node::new(me, keys(ME), config, 2, now);
-        let (silent, others) = (Vec::new(), Vec::new());
-        let mut company = Self { node, now, header, zone, members: BTreeMap::new(), silent, versions: 0, others };
+        let mut company = Self { node, now, header, zone, members: BTreeMap::new(), versions: 0, others: Vec::new() };
         members.iter().for_each(|says| company.hears(*says));
         let (id, names) = (IMAGE, "image".into());
         company.node.add_image(now, ImageConfig { id, names, header, origin: false, capacity_bytes, kept: None });
@@ -133,15 +129,11 @@ impl Company {
         let length = if says.stores { size } else { 0 };
         let node = identity.node;
         let record = signed(Record {
-            node,
-            version: self.versions,
             progress: Record::progress(self.versions, Link { measured: says.speed, ..Link::default() }),
-            subject: Subject { image: IMAGE, names: "image".into(), header: self.header.encode() }.into(),
             origin: says.origin,
             arc: Arc { start: 0, length },
             filled: Filled { from: 0, count: length },
-            leaving: false,
-            signature: Signature::default(),
+            ..record(node, self.header, self.versions)
         });
         let (members, records) = (vec![alive(identity)], vec![record]);
         self.give(Input::Learned { from: node, snapshot: Snapshot { members, records, ..Snapshot::default() } });
@@ -191,9 +183,6 @@ impl Company {
 
     fn tell(&mut self, addr: SocketAddr, bytes: Vec<u8>) {
         let Some(member) = self.members.get_mut(&addr) else { return };
-        if self.silent.contains(&member.me().node.0) {
-            return;
-        }
         member.handle(self.now, Input::Datagram(identity(ME).addr, bytes));
         while let Some(output) = member.poll() {
             if let Output::Datagram(to, bytes) = output

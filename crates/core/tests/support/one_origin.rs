@@ -30,9 +30,9 @@ pub fn origin_says(header: Header, version: u64) -> Input {
     says(ORIGIN, header, version)
 }
 
-/// What a member says of itself in this version: that it is an origin of an image with this header.
-pub fn says(node: NodeId, header: Header, version: u64) -> Input {
-    let record = signed(Record {
+/// The record of an origin of an image with this header, not signed.
+pub fn record(node: NodeId, header: Header, version: u64) -> Record {
+    Record {
         node,
         version,
         progress: 0,
@@ -42,7 +42,12 @@ pub fn says(node: NodeId, header: Header, version: u64) -> Input {
         filled: Filled::default(),
         leaving: false,
         signature: Signature::default(),
-    });
+    }
+}
+
+/// What a member says of itself in this version: that it is an origin of an image with this header.
+pub fn says(node: NodeId, header: Header, version: u64) -> Input {
+    let record = signed(record(node, header, version));
     let members = vec![alive(identity(node))];
     Input::Learned { from: node, snapshot: Snapshot { members, records: vec![record], ..Snapshot::default() } }
 }
