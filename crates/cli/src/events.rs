@@ -1,6 +1,7 @@
 //! `vfield events`: the last events of the running daemon, and of killed ones before it.
 
 use crate::args::EventsOptions;
+use std::time::{Duration, UNIX_EPOCH};
 use vfield_console::failure::Failure;
 use vfield_console::output;
 use vfield_console::text::clean;
@@ -42,26 +43,13 @@ fn line(event: &EventStatus, json: bool, last: &mut Option<(u32, bool)>) -> Stri
     format!("{before}{}  {}\n", utc(event.at_ms), clean(&event.text))
 }
 
+/// The last moment that has a text: no year has five digits.
+const LAST_MS: u64 = 253_402_300_799_999;
+
 /// A moment in UTC, to the second: 2026-11-24 02:41:07Z.
 fn utc(at_ms: u64) -> String {
-    let (days, seconds) = (at_ms / 86_400_000, at_ms / 1000 % 86_400);
-    let (year, month, day) = date(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// Year, month and day of the Gregorian calendar, from days since 1970.
-const fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March, so that the odd day is the last one; eras have 400 years.
-    const ERA_DAYS: u64 = 146_097;
-    let days = days + 719_468;
-    let (era, of_era) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + if month <= 2 { 1 } else { 0 };
-    (year, month, day)
+    let moment = UNIX_EPOCH + Duration::from_millis(at_ms.min(LAST_MS));
+    humantime::format_rfc3339_seconds(moment).to_string().replace('T', " ")
 }
 
 #[cfg(test)]
@@ -69,21 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_those_of_the_calendar() {
-        for (seconds, text) in [
-            (0, "1970-01-01 00:00:00Z"),
-            (951_782_399, "2000-02-28 23:59:59Z"),
-            (951_782_400, "2000-02-29 00:00:00Z"),
-            (951_868_800, "2000-03-01 00:00:00Z"),
-            (1_703_980_800, "2023-12-31 00:00:00Z"),
-            (1_704_067_199, "2023-12-31 23:59:59Z"),
-            (1_704_067_200, "2024-01-01 00:00:00Z"),
-            (4_107_542_400, "2100-03-01 00:00:00Z"),
-        ] {
-            assert_eq!(utc(seconds * 1000), text);
-        }
+    fn moments_are_written_to_the_second() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00Z");
+        assert_eq!(utc(951_782_400_999), "2000-02-29 00:00:00Z");
         // What a file may say that nobody believes.
-        assert!(utc(u64::MAX).ends_with('Z'));
+        for at_ms in [LAST_MS, LAST_MS + 1, u64::MAX] {
+            assert_eq!(utc(at_ms), "9999-12-31 23:59:59Z");
+        }
     }
 
     #[test]

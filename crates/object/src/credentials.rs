@@ -16,7 +16,7 @@ use lender::{Lender, Service};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 use vfield_block::object::ObjectError;
 
 /// Longest file of credentials or settings.
@@ -201,25 +201,7 @@ fn printable(text: &str) -> bool {
 
 /// The time from now on until this one: `2026-11-26T15:00:00Z`, with or without parts of a second.
 fn life(until: &str) -> Option<Duration> {
-    until_since_1970(until)?.checked_sub(SystemTime::now().duration_since(UNIX_EPOCH).ok()?)
-}
-
-fn until_since_1970(text: &str) -> Option<Duration> {
-    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
-    let numbers = |text: &str, by: char| -> Option<[u64; 3]> {
-        let numbers: Vec<u64> = text.split(by).map(|part| part.parse().ok()).collect::<Option<_>>()?;
-        numbers.try_into().ok()
-    };
-    let [year, month, day] = numbers(date, '-')?;
-    let [hour, minute, second] = numbers(time.split('.').next()?, ':')?;
-    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 24 {
-        return None;
-    }
-    // A date to days, as in "chrono-compatible low-level date algorithms" (H. Hinnant).
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let of_era = year % 400;
-    let days = year / 400 * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1;
-    Some(Duration::from_secs((days.checked_sub(719_468)? * 24 + hour) * 3600 + minute * 60 + second))
+    humantime::parse_rfc3339(until).ok()?.duration_since(SystemTime::now()).ok()
 }
 
 /// The value of `name` in the section `[section]`.
@@ -286,20 +268,18 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read() {
-        for (text, seconds) in [
-            ("1970-01-01T00:00:00Z", Some(0)),
-            ("2013-05-24T00:00:00Z", Some(1_369_353_600)),
-            ("2024-02-29T12:00:00.123Z", Some(1_709_208_000)),
-            ("2025-12-31T23:59:59Z", Some(1_767_225_599)),
-            ("2024-02-29T12:00:00", None),
-            ("2024-02-29T12:00Z", None),
-            ("1969-12-31T00:00:00Z", None),
-            ("2024-13-01T00:00:00Z", None),
-            ("99999999999999999999-01-01T00:00:00Z", None),
-            ("soon", None),
-        ] {
-            assert_eq!(until_since_1970(text).map(|time| time.as_secs()), seconds, "{text}");
+    fn a_life_ends_when_its_text_says() {
+        let after = |later: u64| {
+            let until = SystemTime::now() + Duration::from_secs(later);
+            life(&humantime::format_rfc3339_millis(until).to_string())
+        };
+        assert!(after(3600).is_some_and(|life| life <= Duration::from_secs(3600)));
+        assert!(after(3600).is_some_and(|life| life > Duration::from_secs(1800)));
+        for past in ["1970-01-01T00:00:00Z", "2024-02-29T12:00:00.123Z"] {
+            assert_eq!(life(past), None, "{past}");
+        }
+        for other in ["9000-02-29T12:00:00", "9000-13-01T00:00:00Z", "99999999999-01-01T00:00:00Z", "soon"] {
+            assert_eq!(life(other), None, "{other}");
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A pure function of text. It reads the few elements that are used and passes over all others, so
 //! it is no parser of XML. Invariant: memory goes by the text's length. Buckets call it.
 
+use std::time::UNIX_EPOCH;
+
 /// A part of a list, in the order of the names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
@@ -99,22 +101,8 @@ fn decode(text: &str) -> String {
 
 /// The time `2026-11-25T13:14:15.000Z` in seconds since 1970.
 fn seconds(text: &str) -> Option<u64> {
-    let number = |from: usize, to: usize| {
-        let digits = text.get(from..to).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-        digits.parse::<u64>().ok()
-    };
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 24 || minute > 60 || second > 60
-    {
-        return None;
-    }
-    // Days of a date, as in "chrono-compatible low-level date algorithms" (H. Hinnant): the year
-    // begins in March.
-    let (year, shifted) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let of_year = (153 * shifted + 2) / 5 + day - 1;
-    let days = (year * 365 + year / 4 - year / 100 + year / 400 + of_year).checked_sub(719_468)?;
-    Some(days * 86400 + hour * 3600 + minute * 60 + second)
+    let time = humantime::parse_rfc3339(text).ok()?;
+    Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::credentials::{Credentials, Keys, Pass, Token};
 use ring::digest::{SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use std::fmt::Write as _;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use vfield_block::object::ObjectError;
 
 /// Makes the requests for one bucket those of an account.
@@ -67,7 +67,7 @@ impl Signer {
 
 fn sign_with(keys: &Keys, region: &str, signed: Signed<'_>, now: SystemTime) -> Vec<(&'static str, String)> {
     let Signed { method, host, path, query, range, body } = signed;
-    let at = timestamp(now.duration_since(UNIX_EPOCH).unwrap_or_default());
+    let at = timestamp(now);
     let day = &at[..8];
     let body = hex(digest(&SHA256, body).as_ref());
     let mut own = vec![("x-amz-content-sha256", body.clone()), ("x-amz-date", at.clone())];
@@ -106,26 +106,15 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// `20130524T000000Z` for a time since 1970.
-fn timestamp(since: Duration) -> String {
-    let seconds = since.as_secs();
-    let (days, rest) = (seconds / 86400, seconds % 86400);
-    // Days to a date, as in "chrono-compatible low-level date algorithms" (H. Hinnant), for years
-    // after 1970.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+/// `20130524T000000Z`, to the second below. A clock before 1970 shows 1970.
+fn timestamp(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time.max(UNIX_EPOCH)).to_string().replace(['-', ':'], "")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn times_are_written() {
@@ -135,8 +124,9 @@ mod tests {
             (1_709_208_000, "20240229T120000Z"),
             (1_735_689_599, "20241231T235959Z"),
         ] {
-            assert_eq!(timestamp(Duration::from_secs(seconds)), text);
+            assert_eq!(timestamp(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
+        assert_eq!(timestamp(UNIX_EPOCH - Duration::from_secs(1)), "19700101T000000Z");
     }
 
     /// The key of the documentation's examples.
