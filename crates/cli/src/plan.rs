@@ -45,7 +45,7 @@ use vfield_node::config::{
 };
 use vfield_node::limits::Rates;
 use vfield_node::object_origin::publish::ServeObject;
-use vfield_node::route::local_towards;
+use vfield_node::route::{local_towards, speaks_to};
 use vfield_pack::chunks::Chunks;
 use vfield_trust::identity_file::{self, IdentityError, IdentityFault};
 use vfield_trust::private_file::Unfit;
@@ -71,9 +71,10 @@ pub fn serve(options: ServeOptions) -> Result<Plan, Failure> {
     // another.
     let founds = bootstrap.is_empty();
     let remembered = remembered(&options.daemon, &bootstrap);
-    let remembered = remembered.into_iter().filter(|addr| network::speaks_to(listen, *addr));
+    let remembered = remembered.into_iter().filter(|addr| speaks_to(listen, *addr));
     let bootstrap = bootstrap.into_iter().chain(remembered).collect();
     let node = NodeConfig {
+        bootstrap_names: names(&options.join),
         serve,
         founds,
         join: Vec::new(),
@@ -118,6 +119,7 @@ pub fn join(options: JoinOptions) -> Result<Plan, Failure> {
     };
     let any_port = options.daemon.listen.as_ref().is_none_or(|address| address.port().is_none());
     let node = NodeConfig {
+        bootstrap_names: names(&options.join),
         serve: Vec::new(),
         trusted: TrustedKeys::read(&options.trust).map_err(signature::explain)?,
         join: options.image.into_iter().map(|wanted| wanted.0).collect(),
@@ -299,6 +301,7 @@ fn node(
         advertised: daemon.advertise.is_some(),
         zone,
         bootstrap,
+        bootstrap_names: Vec::new(),
         retry: daemon.retry.map_or_else(retry_default, |retry| retry.0),
         founds: false,
         serve: Vec::new(),
@@ -442,6 +445,12 @@ fn resolve_members(
     Ok((addrs, warnings.collect()))
 }
 
+/// The host names of members, with their ports.
+fn names(members: &[Address]) -> Vec<(String, u16)> {
+    let names = members.iter().filter_map(|member| Some((member.name()?.to_owned(), member.port())));
+    names.map(|(name, port)| (name, port.unwrap_or(DEFAULT_PORT))).collect()
+}
+
 fn listen_at(address: &Address, option: &str) -> Result<SocketAddr, Failure> {
     let addr = address.first(DEFAULT_PORT)?;
     if addr.ip().is_multicast() || addr.ip() == IpAddr::V4(Ipv4Addr::BROADCAST) {
@@ -469,7 +478,7 @@ fn default_serve_listen(bootstrap: &[SocketAddr]) -> Result<SocketAddr, Failure>
 
 /// Those of `members` that a socket bound to `listen` can speak to.
 fn reachable_from(listen: SocketAddr, members: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
-    let same: Vec<SocketAddr> = members.iter().copied().filter(|addr| network::speaks_to(listen, *addr)).collect();
+    let same: Vec<SocketAddr> = members.iter().copied().filter(|addr| speaks_to(listen, *addr)).collect();
     if same.is_empty() {
         let names = members.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let fact = format!("{names} cannot be reached from --listen {}: one is IPv4, the other IPv6", listen.ip());

@@ -220,6 +220,7 @@ const fn word(event: &Event) -> &'static str {
         Event::KeptTree { .. } => "kept_hashes",
         Event::Listening { .. } => "listening",
         Event::BootstrapFailed { .. } => "bootstrap_failed",
+        Event::BootstrapFound { .. } => "bootstrap_found",
         Event::NoImages => "no_images",
         Event::Readdressed { .. } => "readdressed",
         Event::Reachable { .. } => "reachable",
@@ -255,6 +256,7 @@ fn line(event: &Event, verbose: bool) -> Option<String> {
         }
         Event::Listening { addr } => Some(format!("listening on {addr}")),
         Event::BootstrapFailed { addr, why, .. } => Some(format!("waiting for {addr}: {why}; trying again")),
+        Event::BootstrapFound { name, addr } => Some(format!("{name} has the address {} now", addr.ip())),
         Event::NoImages => Some("waiting for an image: the field has none yet".to_owned()),
         Event::Readdressed { from, to } => Some(format!(
             "other nodes now get the address {to} of this node, no longer {from}; --advertise {} sets it at the start",
@@ -348,6 +350,7 @@ fn tell_json(event: &Event) {
         Event::KeptTree { image, tree } => tell!(image, tree),
         Event::Listening { addr } => tell!(%addr),
         Event::BootstrapFailed { addr, why, .. } => tell!(%addr, why),
+        Event::BootstrapFound { name, addr } => tell!(name, %addr),
         Event::NoImages => tell!(),
         Event::Readdressed { from, to } => tell!(%from, %to),
         Event::Reachable { addr } => tell!(%addr),

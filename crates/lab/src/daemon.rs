@@ -7,6 +7,7 @@ use crate::wait::Deadline;
 use crate::{LabError, wait};
 use serde_json::Value;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -66,7 +67,7 @@ impl Vfield {
     }
 
     /// A daemon that joins a field through one of its members.
-    pub fn join<'a>(&'a self, host: &'a Host, bootstrap: SocketAddr) -> Start<'a> {
+    pub fn join<'a>(&'a self, host: &'a Host, bootstrap: impl Display) -> Start<'a> {
         self.start(host, "join").args(&[bootstrap.to_string()])
     }
 

@@ -26,12 +26,6 @@ pub fn facing(members: &[SocketAddr]) -> Result<(SocketAddr, Vec<SocketAddr>), F
         .hint("check the address, and that this machine's network is up"))
 }
 
-/// True if a socket bound to `listen` can speak to `addr`: a socket bound to all IPv6 addresses
-/// speaks IPv4 too.
-pub fn speaks_to(listen: SocketAddr, addr: SocketAddr) -> bool {
-    addr.is_ipv4() == listen.is_ipv4() || (addr.is_ipv4() && listen.ip().is_unspecified())
-}
-
 /// The address under which a node that listens on all of them is best known, with `listen`'s port;
 /// `None` where this machine has only a loopback.
 pub fn own_address(listen: SocketAddr) -> Option<SocketAddr> {
@@ -89,13 +83,6 @@ mod tests {
             "fe800000000000000000000000000001 02 40 20 80 eth0\nfd000000000000000000000000000007 02 40 00 80 eth0\n";
         assert_eq!(global(table), Some("fd00::7".parse().unwrap()));
         assert_eq!(global("rubbish\n"), None);
-    }
-
-    #[test]
-    fn who_listens_on_all_addresses_of_ipv6_speaks_both() {
-        let speaks = |listen: &str, addr: &str| speaks_to(listen.parse().unwrap(), addr.parse().unwrap());
-        assert!(speaks("[::]:1", "198.18.0.1:1") && speaks("[::]:1", "[fd00::1]:1"));
-        assert!(!speaks("[fd00::2]:1", "198.18.0.1:1") && !speaks("0.0.0.0:1", "[fd00::1]:1"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::limits::Rates;
 use crate::links::peer_lanes::LANE_BYTES_PER_S;
 use crate::object_origin::publish::ServeObject;
 use crate::origin::kept_tree::KeptTree;
+use crate::route;
 use crate::sockets::Sockets;
 use std::fmt;
 use std::fs::DirBuilder;
@@ -49,6 +50,8 @@ pub struct NodeConfig {
     pub zone: Zone,
     /// Any members of the field; empty for its first node.
     pub bootstrap: Vec<SocketAddr>,
+    /// Host names among them, with their ports. They are looked up again while others are needed.
+    pub bootstrap_names: Vec<(String, u16)>,
     /// How long to retry the bootstrap nodes, and to wait for a field's first image; `None`: for
     /// ever.
     pub retry: Option<Duration>,
@@ -108,6 +111,26 @@ pub struct NodeConfig {
     pub measured_bytes_per_s: Option<u64>,
     /// Switches for measurements.
     pub tuning: Tuning,
+}
+
+impl NodeConfig {
+    /// True for a node that listens here if its announced address was not configured.
+    pub(crate) const fn guesses(&self, listening: SocketAddr) -> bool {
+        !self.advertised && listening.ip().is_unspecified()
+    }
+
+    /// The announced address of a node that listens here.
+    pub(crate) fn advertised_at(&self, listening: SocketAddr) -> SocketAddr {
+        if let Some(addr) = self.advertise {
+            return SocketAddr::new(addr.ip(), if addr.port() == 0 { listening.port() } else { addr.port() });
+        }
+        if !listening.ip().is_unspecified() {
+            return listening;
+        }
+        let towards = self.bootstrap.first().copied().unwrap_or(ELSEWHERE);
+        let ip = route::local_towards(towards).ok().filter(|ip| !ip.is_unspecified());
+        SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), listening.port())
+    }
 }
 
 /// A directory for stores.

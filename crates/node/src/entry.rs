@@ -5,6 +5,7 @@
 //! ([`vfield_core::node::Input::Bootstrap`]).
 
 use crate::bootstrap;
+use crate::bootstrap_addrs::BootstrapAddrs;
 use crate::driver::Driver;
 use crate::event::Event;
 use crate::greet::GreetError;
@@ -54,12 +55,12 @@ impl Patience {
 /// for as long as it says so, unless there is no patience at all.
 pub async fn enter(
     driver: &Arc<Driver>,
-    addrs: &[SocketAddr],
+    addrs: &BootstrapAddrs,
     patience: Option<Duration>,
 ) -> Result<Option<Met>, Tried> {
     let (mut waiting, mut said) = (Waiting::of(patience), Said::default());
     loop {
-        let tried = match knock(driver, addrs).await {
+        let tried = match knock(driver, &addrs.all()).await {
             Ok(met) => return Ok(met),
             Err(tried) => tried,
         };
@@ -222,7 +223,7 @@ mod tests {
         // A machine that is off, for an hour.
         let says = |second: &u64| {
             let off = std::io::Error::from(std::io::ErrorKind::HostUnreachable);
-            let error = if second % 4 == 0 { GreetError::Io(off) } else { GreetError::TimedOut };
+            let error = if second.is_multiple_of(4) { GreetError::Io(off) } else { GreetError::TimedOut };
             said.is_news(DOOR, &error, start + Duration::from_secs(*second))
         };
         let seconds: Vec<u64> = (0..3600).step_by(2).filter(says).collect();

@@ -46,6 +46,13 @@ pub enum Event {
         /// True if it is worth a line of the log. Others show what the node is waiting for.
         is_news: bool,
     },
+    /// The name of a bootstrap node has an address that it did not have.
+    BootstrapFound {
+        /// The name as it was configured.
+        name: String,
+        /// One of its addresses, with the configured port.
+        addr: SocketAddr,
+    },
     /// The node is a member and has the image's header.
     Joined {
         /// The image's name.

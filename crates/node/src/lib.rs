@@ -6,6 +6,7 @@
 
 mod admissions;
 pub mod bootstrap;
+mod bootstrap_addrs;
 pub mod buffers;
 mod cache;
 mod changed;

@@ -14,7 +14,8 @@ pub use following::{NotFollowed, no_image, version_name};
 pub use start_error::StartError;
 
 use crate::admissions::{Admissions, not_admitted};
-use crate::config::{ELSEWHERE, ImageSelector, NodeConfig};
+use crate::bootstrap_addrs::BootstrapAddrs;
+use crate::config::{ImageSelector, NodeConfig};
 use crate::delays::Delays;
 use crate::disk::Disk;
 use crate::driver::{Driver, Trust};
@@ -27,7 +28,6 @@ use crate::keeper::KeptStores;
 use crate::lobby;
 use crate::namesakes;
 use crate::naming::{Known, Search};
-use crate::route;
 use crate::server;
 use crate::sockets;
 use crate::status::{Sole, Status};
@@ -38,7 +38,7 @@ use holding::Held;
 use publishing::Published;
 use std::future::Future;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -140,7 +140,7 @@ impl Node {
             },
         };
         let disk = Disk::of(&config).await?;
-        let (addr, zone) = (advertised(&config, listening), config.zone);
+        let (addr, zone) = (config.advertised_at(listening), config.zone);
         let trust = trust(&config)?;
         let key = Arc::clone(&trust.key);
         let me = Identity { addr, node: key.node(), generation: now_ms(), zone };
@@ -154,7 +154,7 @@ impl Node {
             core.trust_tags(signers);
             core
         };
-        let guesses = guesses(&config, listening);
+        let guesses = config.guesses(listening);
         let (driver, hints) = Driver::new(core, gossip, keys, trust, tuning, guesses, Arc::clone(&events));
         driver.limit(config.limits);
         driver.limit_images(config.image_limits.clone());
@@ -398,7 +398,9 @@ impl Node {
         let has_some = config.trusted.is_none() && search.held_here().is_ok();
         let begins = config.founds || has_some;
         let patience = if begins { Some(Duration::ZERO) } else { config.retry };
-        let entered = entry::enter(&self.driver, &config.bootstrap, patience).await;
+        let addrs = Arc::new(BootstrapAddrs::new(config, self.listening));
+        self.spawn(Arc::clone(&addrs).follow(Arc::clone(&self.driver)));
+        let entered = entry::enter(&self.driver, &addrs, patience).await;
         if !config.bootstrap.is_empty() {
             self.spawn(whereabouts::watch(Arc::clone(&self.driver), config.bootstrap.clone()));
         }
@@ -446,24 +448,6 @@ fn trust(config: &NodeConfig) -> Result<Trust, StartError> {
         return Err(StartError::NotAdmitted { why: not_admitted(&admission, key.node().to_string()) });
     }
     Ok(Trust { key, lasting_key: config.identity.is_some(), admissions })
-}
-
-/// True if the announced address was not configured.
-const fn guesses(config: &NodeConfig, listening: SocketAddr) -> bool {
-    !config.advertised && listening.ip().is_unspecified()
-}
-
-/// The announced address.
-fn advertised(config: &NodeConfig, listening: SocketAddr) -> SocketAddr {
-    if let Some(addr) = config.advertise {
-        return SocketAddr::new(addr.ip(), if addr.port() == 0 { listening.port() } else { addr.port() });
-    }
-    if !listening.ip().is_unspecified() {
-        return listening;
-    }
-    let towards = config.bootstrap.first().copied().unwrap_or(ELSEWHERE);
-    let ip = route::local_towards(towards).ok().filter(|ip| !ip.is_unspecified());
-    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), listening.port())
 }
 
 fn core_config(config: &NodeConfig) -> Config {

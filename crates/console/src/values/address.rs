@@ -29,6 +29,14 @@ impl Address {
         self.port
     }
 
+    /// The host name; `None` for an IP address.
+    pub fn name(&self) -> Option<&str> {
+        match &self.host {
+            Host::Ip(_) => None,
+            Host::Name(name) => Some(name),
+        }
+    }
+
     /// Its IP addresses, asking the resolver for a name's; with `default_port` where none was
     /// written.
     pub fn resolve(&self, default_port: u16) -> Result<Vec<SocketAddr>, Failure> {

@@ -64,10 +64,12 @@ fn pause(age: Duration, needy: bool) -> Duration {
 }
 
 impl Node {
-    /// Sets the bootstrap addresses.
+    /// Sets the bootstrap addresses. Who answered at one that stays is not forgotten.
     pub(super) fn set_bootstrap(&mut self, bootstrap: &[SocketAddr]) {
-        self.seeking.bootstrap =
-            bootstrap.iter().take(BOOTSTRAP_MAX).map(|addr| BootstrapAddr { addr: *addr, node: None }).collect();
+        let before = std::mem::take(&mut self.seeking.bootstrap);
+        let node = |addr| before.iter().find(|entry| entry.addr == addr).and_then(|entry| entry.node);
+        let entry = |addr: &SocketAddr| BootstrapAddr { addr: *addr, node: node(*addr) };
+        self.seeking.bootstrap = bootstrap.iter().take(BOOTSTRAP_MAX).map(entry).collect();
         self.seek_soon();
     }
 
@@ -130,7 +132,7 @@ impl Node {
     /// True if this node needs more nodes than it knows. It is alone, lacks chunks of an image, or
     /// none of its bootstrap addresses is a member. In a field of zones those may be in another
     /// zone, of which it knows few nodes.
-    fn is_needy(&self) -> bool {
+    pub fn is_needy(&self) -> bool {
         let live = self.membership.live();
         if self.is_zoned() {
             return live.is_empty() && self.outside.contacts.is_empty();

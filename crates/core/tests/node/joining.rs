@@ -148,3 +148,19 @@ fn newcomers_of_a_crowd_compare_notes_ever_more_seldom() {
     }
     assert_eq!(syncs, [100, 300, 500, 800, 1300, 2300, 4300]);
 }
+
+/// A member may answer at an address that is not the one that others have of it.
+#[test]
+fn a_member_that_answered_at_a_bootstrap_address_is_known_there_when_others_are_added() {
+    let (door, other) = (SocketAddr::from(([198, 18, 9, 1], 4000)), SocketAddr::from(([198, 18, 9, 2], 4000)));
+    let mut node = node(2, 2000);
+    node.handle(at(1), Input::Bootstrap(vec![door]));
+    node.handle(at(2), Input::Met(alive(identity(3, 3000))));
+    assert!(node.is_needy());
+    node.handle(at(3), Input::Answered { addr: door, member: alive(identity(1, 1000)) });
+    assert!(!node.is_needy());
+    node.handle(at(4), Input::Bootstrap(vec![door, other]));
+    assert!(!node.is_needy());
+    node.handle(at(5), Input::Bootstrap(vec![other]));
+    assert!(node.is_needy());
+}

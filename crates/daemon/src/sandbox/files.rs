@@ -33,8 +33,8 @@ const SYSTEM: [&str; 9] = [
     "/dev/urandom",
 ];
 
-/// Files from which the C library finds the addresses of a name. Only daemons with objects read
-/// them: the address of a store changes.
+/// Files from which the C library finds the addresses of a name. Only daemons with objects or with
+/// names of bootstrap nodes read them: these addresses change.
 const RESOLVER: [&str; 5] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
 /// The files and ports that are left to a daemon.
@@ -64,7 +64,6 @@ impl Reach {
         let mut add = |path: &Path, access: BitFlags<AccessFs>| reach.paths.push((path.to_owned(), access));
         for serve in &plan.node.serve {
             if let Some(object) = &serve.object {
-                RESOLVER.iter().for_each(|path| add(Path::new(path), read));
                 object.store.files().iter().for_each(|file| add(read_again(file), read));
                 continue;
             }
@@ -73,6 +72,10 @@ impl Reach {
             if let Some(dir) = serve.kept.as_ref().and_then(|kept| kept.dir()) {
                 add(dir, AccessFs::MakeReg.into());
             }
+        }
+        let has_objects = plan.node.serve.iter().any(|serve| serve.object.is_some());
+        if has_objects || !plan.node.bootstrap_names.is_empty() {
+            RESOLVER.iter().for_each(|path| add(Path::new(path), read));
         }
         // What SIGHUP has read again.
         for file in plan.key_files.paths().iter().chain(&plan.config).chain(&plan.admission.list) {

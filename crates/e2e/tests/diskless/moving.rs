@@ -4,6 +4,7 @@
 use crate::NEEDS;
 use crate::room::{COMMAND, CONSOLE, IP, Room, UP};
 use serde_json::Value;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vfield_e2e::watch::Watch;
@@ -143,7 +144,7 @@ fn root_moves(name: &str, initrd: &str) -> Outcome {
 
     // From here on only the machine has the data, and a node without a store reads it all the time.
     run(&mut origin.ask_to(&["drop", "data", "--force"]))?;
-    let through = "198.18.0.77:4440".parse().expect("an address");
+    let through: SocketAddr = "198.18.0.77:4440".parse().expect("an address");
     // Not so much that an emulated machine has time for nothing else.
     let words = ["--image", "data", "--limit-down", "4M"];
     let reader = room.vfield.join(room.lab.host(2), through).args(&words).store("0");
