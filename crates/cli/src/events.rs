@@ -57,9 +57,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_to_the_second() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00Z");
-        assert_eq!(utc(951_782_400_999), "2000-02-29 00:00:00Z");
+    fn moments_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_399, "2000-02-28 23:59:59Z"),
+            (951_782_400, "2000-02-29 00:00:00Z"),
+            (951_868_800, "2000-03-01 00:00:00Z"),
+            (1_703_980_800, "2023-12-31 00:00:00Z"),
+            (1_704_067_199, "2023-12-31 23:59:59Z"),
+            (1_704_067_200, "2024-01-01 00:00:00Z"),
+            (4_107_542_400, "2100-03-01 00:00:00Z"),
+        ] {
+            assert_eq!(utc(seconds * 1000), text);
+            assert_eq!(utc(seconds * 1000 + 999), text);
+        }
         // What a file may say that nobody believes.
         for at_ms in [LAST_MS, LAST_MS + 1, u64::MAX] {
             assert_eq!(utc(at_ms), "9999-12-31 23:59:59Z");

@@ -16,6 +16,7 @@ use hyper::header::{AUTHORIZATION, HeaderName};
 use serde::Deserialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use tokio::time::timeout;
 use vfield_block::object::ObjectError;
 
@@ -182,7 +183,7 @@ fn assumed(text: &str, at: &Address) -> Result<Lent, ObjectError> {
 
 fn lent(id: String, secret: String, token: Option<String>, until: &str) -> Option<Lent> {
     let is_sound = [Some(&id), Some(&secret), token.as_ref()].into_iter().flatten().all(|text| printable(text));
-    let life = life(until)?;
+    let life = life(until, SystemTime::now())?;
     is_sound.then_some(Lent { pass: Pass::Keys(Keys { id, secret, token }), life })
 }
 
