@@ -9,6 +9,7 @@ use crate::address::Address;
 use crate::answer::{self, Asked};
 use crate::client::{Access, Client, RATE_MIN, code, reason};
 use crate::connection::{Connections, Sender};
+use crate::deadline;
 use crate::listing::{self, Listing};
 use crate::place::BadPlace;
 use crate::s3;
@@ -23,7 +24,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
-use tokio::time::timeout;
 use vfield_block::extent::Extent;
 use vfield_block::object::ObjectError;
 
@@ -380,7 +380,7 @@ impl Bucket {
             let answer = self.exchange(&mut sender, &ask).await?;
             Ok((sender, answer))
         };
-        let answered = timeout(within, asking).await;
+        let answered = deadline::within(within, asking).await;
         let (mut sender, answer) =
             answered.map_err(|_| self.failed(format!("no answer within {} s", within.as_secs())))??;
         if sender.ready().await.is_ok() {

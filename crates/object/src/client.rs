@@ -7,6 +7,7 @@
 use crate::address::Address;
 use crate::answer::{self, Asked, Part};
 use crate::connection::{Connections, Sender, speak};
+use crate::deadline::within;
 use crate::redirect::{self, REDIRECTS_MAX};
 use crate::signing::{Signed, Signer};
 use crate::tokens::Tokens;
@@ -175,7 +176,7 @@ impl Client {
         }
         let request = request.body(Full::default());
         let request = request.map_err(|error| ObjectError::lasting(format!("{host}: {error}")))?;
-        match timeout(HEAD_WITHIN, sender.send_request(request)).await {
+        match within(HEAD_WITHIN, sender.send_request(request)).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(ObjectError::passing(format!("{host}: {}", reason(&error)))),
             Err(_) => Err(ObjectError::passing(format!("{host}: no answer within {} s", HEAD_WITHIN.as_secs()))),
@@ -239,7 +240,7 @@ async fn take(host: &str, asked: Asked, response: Response<Incoming>) -> Result<
     };
     let length = part.bytes;
     let whole = BODY_WITHIN + Duration::from_secs(length / RATE_MIN);
-    let bytes = timeout(whole, body(response.into_body(), length)).await;
+    let bytes = within(whole, body(response.into_body(), length)).await;
     let bytes = bytes.map_err(|_| format!("less than {RATE_MIN} bytes a second")).and_then(|read| read);
     let bytes = bytes.map_err(|why| ObjectError::passing(format!("{host}: {why}")))?;
     Ok(Exchange::Part(part, bytes))
@@ -249,7 +250,7 @@ async fn take(host: &str, asked: Asked, response: Response<Incoming>) -> Result<
 async fn body(mut body: Incoming, length: u64) -> Result<Bytes, String> {
     let mut bytes = BytesMut::with_capacity(length as usize);
     loop {
-        let frame = timeout(SOME_WITHIN, body.frame()).await;
+        let frame = within(SOME_WITHIN, body.frame()).await;
         let frame = frame.map_err(|_| format!("no byte within {} s", SOME_WITHIN.as_secs()))?;
         match frame {
             None if bytes.len() as u64 == length => return Ok(bytes.freeze()),

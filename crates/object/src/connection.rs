@@ -5,6 +5,7 @@
 //! connections and gives them back.
 
 use crate::address::Server;
+use crate::deadline::within;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -17,7 +18,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use vfield_block::object::ObjectError;
 
@@ -72,7 +72,7 @@ impl Connections {
         let tls = self.tls.as_ref().map_err(|why| ObjectError::lasting(why.clone()))?;
         let name = ServerName::try_from(server.host.clone());
         let name = name.map_err(|_| ObjectError::lasting(format!("{}: no name of a server", server.host)))?;
-        let secured = timeout(STEP_MAX, tls.connect(name, stream)).await;
+        let secured = within(STEP_MAX, tls.connect(name, stream)).await;
         let secured = secured.map_err(|_| failed(&"no answer to the TLS handshake"))?;
         let secured = secured.map_err(|error| match error.get_ref().and_then(|inner| inner.downcast_ref()) {
             Some(rustls::Error::InvalidCertificate(why)) => {
@@ -87,7 +87,7 @@ impl Connections {
     async fn dial(&self, server: &Server) -> Result<TcpStream, ObjectError> {
         let mut why = "it has no address".to_owned();
         for addr in self.addresses(server).await?.into_iter().take(ADDRESSES_MAX) {
-            match timeout(STEP_MAX, TcpStream::connect(addr)).await {
+            match within(STEP_MAX, TcpStream::connect(addr)).await {
                 Ok(Ok(stream)) => {
                     // Requests are one packet each.
                     stream.set_nodelay(true).map_err(|error| ObjectError::passing(error.to_string()))?;
@@ -102,7 +102,7 @@ impl Connections {
 
     /// The addresses of a server; those known last if its name cannot be resolved now.
     async fn addresses(&self, server: &Server) -> Result<Vec<SocketAddr>, ObjectError> {
-        let found = timeout(STEP_MAX, lookup_host((server.host.as_str(), server.port))).await;
+        let found = within(STEP_MAX, lookup_host((server.host.as_str(), server.port))).await;
         let why = match found {
             Ok(Ok(found)) => {
                 let found: Vec<SocketAddr> = found.collect();

@@ -16,6 +16,7 @@ mod bucket;
 mod client;
 mod connection;
 mod credentials;
+mod deadline;
 mod listing;
 mod mirrors;
 mod object;

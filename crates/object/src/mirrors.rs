@@ -6,6 +6,7 @@
 //! more, over another connection. Invariant: all objects have one length; the node compares their
 //! bytes with its hashes. There are no other retries: those are the node's.
 
+use crate::deadline::within;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -22,6 +23,9 @@ use vfield_block::object::{Object, ObjectError, ObjectOpening, ObjectReading, Ob
 const SLOW_TIMES: u32 = 4;
 /// No read is slow before this time. A machine that is busy for a moment takes less.
 const SLOW_MIN: Duration = Duration::from_secs(1);
+/// Before any read has shown the usual time, a read is slow below this rate in bytes per second. On
+/// a slow link the first 4 MiB take longer than [`SLOW_MIN`], and asking twice would double that.
+const SLOW_RATE: u64 = 1 << 20;
 /// A read moves the usual time by this part of its difference.
 const USUAL_PART: u32 = 8;
 /// A single place may be asked once more for this part of its reads, which is what it costs.
@@ -105,6 +109,12 @@ struct Usual {
 }
 
 impl Usual {
+    /// Before a read of so many bytes has shown it.
+    fn guess(bytes: u64) -> Self {
+        let longest = SLOW_MIN + Duration::from_secs_f64(bytes as f64 / SLOW_RATE as f64);
+        Self { took: longest / SLOW_TIMES, bytes }
+    }
+
     /// After another read.
     fn after(self, other: Self) -> Self {
         let took = (self.took * (USUAL_PART - 1) + other.took) / USUAL_PART;
@@ -153,20 +163,22 @@ impl Mirrored {
                 running.push((index, Box::pin(self.attempt(index, extent))));
             }
             let may_go_on = !ahead.is_empty() || self.places.len() == 1 && running.len() == 1;
-            let read = tokio::select! {
-                (index, read) = first_of(&mut running) => read.map(|bytes| (index, bytes)),
-                () = tokio::time::sleep(slow), if may_go_on => {
+            let limit = if may_go_on { slow } else { Duration::MAX };
+            let (index, read) = match within(limit, first_of(&mut running)).await {
+                Ok(first) => first,
+                Err(_) => {
                     next = ahead.pop_front().or_else(|| self.lock().take_again());
                     // Without leave to ask once more, there is nothing else to wait for.
-                    if next.is_some() {
+                    if let Some(index) = next {
+                        let (bytes, address) = (extent.len(), self.places[index].address());
+                        tracing::info!("{bytes} bytes have not come within {slow:?}; asked besides: {address}");
                         continue;
                     }
-                    let (index, read) = first_of(&mut running).await;
-                    read.map(|bytes| (index, bytes))
+                    first_of(&mut running).await
                 }
             };
             match read {
-                Ok((index, bytes)) => {
+                Ok(bytes) => {
                     self.delivered(index, begun, extent.len());
                     return Ok(bytes);
                 }
@@ -199,7 +211,7 @@ impl Mirrored {
                 ahead.push_back(index);
             }
         }
-        (ahead, state.usual.map_or(SLOW_MIN, |usual| usual.slow(bytes)))
+        (ahead, state.usual.unwrap_or_else(|| Usual::guess(bytes)).slow(bytes))
     }
 
     fn delivered(&self, index: usize, begun: Instant, bytes: u64) {
@@ -287,5 +299,14 @@ mod tests {
         assert_eq!((long.slow(1 << 19), long.slow(0)), (Duration::from_secs(32), Duration::from_secs(32)));
         assert_eq!(short.after(long), Usual { took: Duration::from_millis(1875), bytes: 983_040 });
         assert_eq!(Usual { took: Duration::ZERO, bytes: 0 }.slow(1), SLOW_MIN);
+    }
+
+    #[test]
+    fn the_first_read_is_not_slow_on_a_slow_link() {
+        assert_eq!(Usual::guess(0).slow(0), SLOW_MIN);
+        assert_eq!(Usual::guess(4 << 20).slow(4 << 20), Duration::from_secs(5));
+        // One such read shows the usual time, also if it was fast.
+        let read = Usual { took: Duration::from_millis(40), bytes: 4 << 20 };
+        assert_eq!(read.slow(4 << 20), SLOW_MIN);
     }
 }

@@ -7,13 +7,13 @@ use crate::address::Address;
 use crate::answer::refusal;
 use crate::client::{RATE_MIN, code};
 use crate::connection::Connections;
+use crate::deadline;
 use crate::s3;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, USER_AGENT};
 use hyper::{Method, Request, StatusCode};
 use std::time::Duration;
-use tokio::time::timeout;
 use vfield_block::object::ObjectError;
 
 /// Longest text in bytes. Registries refuse longer manifests.
@@ -99,5 +99,5 @@ pub async fn ask(connections: &Connections, question: Question<'_>) -> Result<Te
         let body = Limited::new(body, TEXT_MAX).collect().await.map_err(|error| failed(error.to_string()))?;
         Ok(Text { status: head.status, headers: head.headers, bytes: body.to_bytes() })
     };
-    timeout(within, asking).await.map_err(|_| failed(format!("no answer within {} s", within.as_secs())))?
+    deadline::within(within, asking).await.map_err(|_| failed(format!("no answer within {} s", within.as_secs())))?
 }

@@ -75,6 +75,12 @@ fn source(status: &Value) -> (&str, &str) {
     (source["state"].as_str().unwrap_or_default(), source["why"].as_str().unwrap_or_default())
 }
 
+/// How many reads it has asked for once more because they were slow, as on a busy machine. There is
+/// one at the start, and then one in twenty at most.
+fn asked_besides(origin: &Daemon) -> u64 {
+    origin.process().log().matches("asked besides").count() as u64
+}
+
 #[test]
 fn an_object_with_its_hashes_is_read_once() -> Outcome {
     if !have(&[Need::Tool("nbdcopy")]) {
@@ -82,9 +88,9 @@ fn an_object_with_its_hashes_is_read_once() -> Outcome {
     }
     let store = Store::start(3)?;
     store.keep_hashes()?;
-    let origin = store.serve().ready()?;
-    let before = store.proxy.passed();
-    assert!(before.body_bytes < 5 * MIB, "the hashes and one run: {before:?}");
+    let origin = store.serve().args(&["-v"]).ready()?;
+    let (besides, before) = (asked_besides(&origin), store.proxy.passed());
+    assert!(before.body_bytes < (5 + besides * 4) * MIB, "the hashes and one run: {besides} {before:?}");
     let first = store.join(1, &origin, "40%").ready()?;
     let second = store.join(2, &first, "40%").ready()?;
     store.compare(1, &first)?;
@@ -93,8 +99,9 @@ fn an_object_with_its_hashes_is_read_once() -> Outcome {
     store.compare(0, &origin)?;
     let passed = store.proxy.passed();
     // One image, one byte of each object, and the hashes.
-    assert!(passed.body_bytes < IMAGE + MIB, "{passed:?}");
-    assert!(passed.requests <= IMAGE.div_ceil(4 * MIB) + 4, "{passed:?}");
+    let besides = asked_besides(&origin);
+    assert!(passed.body_bytes < IMAGE + MIB + besides * 4 * MIB, "{besides} {passed:?}");
+    assert!(passed.requests <= IMAGE.div_ceil(4 * MIB) + 4 + besides, "{besides} {passed:?}");
     assert_eq!(source(&origin.status()?), ("checked", ""));
     Ok(())
 }
