@@ -95,9 +95,9 @@ pub struct Membership {
     /// How many members came, by spans of [`SYNC_EVERY`]. They may all have been invented: such a
     /// member is buried before long, and the next ones come.
     arrivals: Lately<usize>,
-    /// The verified statements of members about themselves; all others are hints. A life alone is
-    /// not enough: another may claim the same one.
-    verified: BTreeMap<NodeId, (Identity, u32)>,
+    /// Members whose statement in the roster was verified; all others are hints. A new statement is
+    /// not verified because an older one was.
+    verified: BTreeSet<NodeId>,
     /// The versions of records that were verified.
     verified_records: BTreeMap<RecordKey, u64>,
     /// Members held for dead here and not by others, or by themselves.
@@ -142,7 +142,7 @@ impl Membership {
             watch: Watch::new(me.node, now),
             ways: Ways::default(),
             arrivals: Lately::default(),
-            verified: BTreeMap::new(),
+            verified: BTreeSet::new(),
             verified_records: BTreeMap::new(),
             doubts: BTreeSet::new(),
             misquoted: BTreeSet::new(),

@@ -40,7 +40,7 @@ impl Membership {
         self.misquoted.retain(|node| live.contains_key(node));
         self.ways.sweep(&self.roster, self.now);
         self.records.retain(|node| node == me || live.contains_key(&node));
-        self.verified.retain(|node, _| self.roster.get(*node).is_some());
+        self.verified.retain(|node| self.roster.get(*node).is_some());
         self.verified_records.retain(|key, _| self.records.get(key).is_some());
     }
 

@@ -31,6 +31,29 @@ const SUSPECTED_FOR: Duration = Duration::from_millis(GRACE.as_millis() as u64 /
 /// in ten seconds.
 const VERIFIED_AT_ONCE: usize = 64;
 
+/// What a statement of a member about itself is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    /// It is forged, or no news.
+    Nothing,
+    /// Nothing contradicts it.
+    Hint,
+    /// The member signed it.
+    Signed,
+}
+
+impl Worth {
+    /// The worth of a hint, if it is news.
+    const fn of_hint(is_news: bool) -> Self {
+        if is_news { Self::Hint } else { Self::Nothing }
+    }
+
+    /// The worth of a statement whose signature was verified, if it is genuine.
+    const fn of_signed(is_genuine: bool) -> Self {
+        if is_genuine { Self::Signed } else { Self::Nothing }
+    }
+}
+
 impl Membership {
     /// Takes in a statement about a member from another one, if it can be believed.
     pub(super) fn hear_of(&mut self, mut member: Member, from: Option<NodeId>) {
@@ -41,7 +64,11 @@ impl Membership {
         if node == self.me().node {
             return self.hear_of_me(member);
         }
-        if !self.admits(&member) || !self.believes(&mut member) {
+        if !self.admits(&member) {
+            return;
+        }
+        let worth = self.worth(&mut member);
+        if worth == Worth::Nothing {
             return;
         }
         if member.state == State::Down && self.live().contains_key(&node) {
@@ -51,33 +78,33 @@ impl Membership {
             }
         }
         self.learn_member(member, from);
+        if worth == Worth::Signed && self.roster.get(node).is_some_and(|known| known.said() == member.said()) {
+            self.verified.insert(node);
+        }
     }
 
-    /// True for news that nothing contradicts, or that its subject signed.
-    fn believes(&mut self, member: &mut Member) -> bool {
+    /// The worth of a statement: of news that nothing contradicts, or that its subject signed.
+    fn worth(&mut self, member: &mut Member) -> Worth {
         let node = member.identity.node;
         if !member.is_named(&*self.keys) {
-            return false;
+            return Worth::Nothing;
         }
         let Some(known) = self.roster.get(node).copied() else {
-            return member.state != State::Left || member.is_genuine(&*self.keys);
+            let is_hint = member.state != State::Left;
+            return if is_hint { Worth::Hint } else { Worth::of_signed(member.is_genuine(&*self.keys)) };
         };
         let same = known.said() == member.said();
         if same && member.state != State::Left {
             *member = Member { state: member.state, ..known };
-            return known.rank() < member.rank();
+            return Worth::of_hint(known.rank() < member.rank());
         }
-        if self.verified.get(&node) != Some(&known.said()) {
+        if !self.verified.contains(&node) {
             if !known.is_genuine(&*self.keys) {
-                return self.unmask(known, member);
+                return Worth::of_signed(self.unmask(known, member));
             }
-            self.verified.insert(node, known.said());
+            self.verified.insert(node);
         }
-        let news = known.rank() < member.rank() && member.is_genuine(&*self.keys);
-        if news {
-            self.verified.insert(node, member.said());
-        }
-        news
+        Worth::of_signed(known.rank() < member.rank() && member.is_genuine(&*self.keys))
     }
 
     /// Forgets a forged statement. True if its subject signed the other one, which takes its place.
@@ -85,9 +112,6 @@ impl Membership {
         let genuine = member.is_genuine(&*self.keys);
         let goes_on = genuine && member.state.is_live();
         self.forget(&forged, (!goes_on).then_some(Departure::Replaced));
-        if genuine {
-            self.verified.insert(member.identity.node, member.said());
-        }
         genuine
     }
 
@@ -134,11 +158,11 @@ impl Membership {
     /// forged ones; the true ones come with the next exchange of snapshots.
     pub fn verify_some(&mut self, now: Time) -> Effects {
         self.now = now;
-        let unverified = |member: &&Member| self.verified.get(&member.identity.node) != Some(&member.said());
+        let unverified = |member: &&Member| !self.verified.contains(&member.identity.node);
         let members: Vec<Member> = self.roster.iter().filter(unverified).take(VERIFIED_AT_ONCE).copied().collect();
         for member in members {
             if member.is_genuine(&*self.keys) {
-                self.verified.insert(member.identity.node, member.said());
+                self.verified.insert(member.identity.node);
             } else {
                 self.forget(&member, Some(Departure::Replaced));
             }
@@ -170,8 +194,12 @@ impl Membership {
         let is_there = |way| matches!(way, Way::Datagram(from) if is_same(from, identity.addr));
         let there = self.teller == Some(identity.node) && self.way.is_some_and(is_there);
         let (now, grace) = (self.now, self.paced(grace));
+        let said_before = self.roster.get(identity.node).map(Member::said);
         let change =
             if there { self.roster.learn_there(member, now, grace) } else { self.roster.learn(member, now, grace) };
+        if self.roster.get(identity.node).map(Member::said) != said_before {
+            self.verified.remove(&identity.node);
+        }
         if !change.news {
             // One of the two is not there.
             return match change.occupant {
