@@ -49,7 +49,7 @@ pub use former::Former;
 pub use found::Commitment;
 pub use images::ImageConfig;
 pub use load::Load;
-pub use view::{ImageView, LongestWait, MemberView, Waited, ZonesView};
+pub use view::{HeldUp, ImageView, LongestWait, MemberView, Waited, ZonesView};
 
 use crate::admission::Admission;
 use crate::budget::Budget;

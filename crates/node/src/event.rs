@@ -149,7 +149,7 @@ pub enum Event {
     },
     /// The field has no image yet; it is waited for.
     NoImages,
-    /// A local reader has waited for long, for a chunk that no peer can be asked for.
+    /// A local reader has waited for long.
     ReadWaits {
         /// The image's name.
         image: String,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use vfield_core::image::ImageId;
 use vfield_core::node::{LongestWait, Node as Core};
 
-/// Waiting time from which it is logged: most deaths are handled by then.
+/// Waiting time of a read from which it is logged: most deaths are handled by then.
 const LONG: Duration = Duration::from_secs(10);
 /// Interval of checks for waiting reads.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -22,24 +22,24 @@ pub async fn tell(driver: Arc<Driver>) {
         tokio::time::sleep(LOOK_EVERY).await;
         let waits = driver.look(Core::longest_waits);
         reported.retain(|id, (image, since)| {
-            let waits = waits.iter().any(|longest| longest.image == *id);
+            let waits = waits.iter().any(|longest| longest.image == *id && longest.wait >= LONG);
             if !waits {
                 driver.event(Event::ReadGoesOn { image: image.clone(), for_s: since.elapsed().as_secs() });
             }
             waits
         });
-        for LongestWait { image: id, waited, holder } in waits {
-            let Some(image) = driver.image(id).filter(|_| waited.wait >= LONG && !reported.contains_key(&id)) else {
+        for LongestWait { image: id, chunk, wait, held_up, holder } in waits {
+            let Some(image) = driver.image(id).filter(|_| wait >= LONG && !reported.contains_key(&id)) else {
                 continue;
             };
             let name = image.name().to_owned();
-            reported.insert(id, (name.clone(), Instant::now().checked_sub(waited.wait).unwrap_or_else(Instant::now)));
+            reported.insert(id, (name.clone(), Instant::now().checked_sub(wait).unwrap_or_else(Instant::now)));
             let holder = holder.map(|(former, ago)| Holder {
                 addr: former.identity.addr,
                 how: former.how,
                 ago_s: ago.as_secs(),
             });
-            let (chunk, for_s, why) = (waited.chunk.0, waited.wait.as_secs(), waited.why.to_string());
+            let (chunk, for_s, why) = (chunk.0, wait.as_secs(), held_up.to_string());
             driver.event(Event::ReadWaits { image: name, chunk, for_s, why, holder });
         }
     }

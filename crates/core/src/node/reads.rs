@@ -104,6 +104,11 @@ impl Node {
         self.reads.values().filter(|reader| reader.image == id).map(|reader| reader.chunk).min()
     }
 
+    /// Since when a reader of this machine has waited longest for an image, and for which chunk.
+    pub(super) fn longest_read(&self, id: ImageId) -> Option<(Time, Chunk)> {
+        self.reads.values().filter(|reader| reader.image == id).map(|reader| (reader.since, reader.chunk)).min()
+    }
+
     pub(super) fn cancel_read(&mut self, token: Token) {
         let Some(reader) = self.reads.remove(&token) else { return };
         if let Some(fetch) = self.fetch_mut(reader.image, reader.chunk) {

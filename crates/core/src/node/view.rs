@@ -1,5 +1,6 @@
 //! A node's view of itself: read-only, for status and tests.
 
+use super::explain::WaitView;
 use super::images::Image;
 use super::{Former, Node};
 use crate::chunk::Chunk;
@@ -69,10 +70,45 @@ pub struct Waited {
 pub struct LongestWait {
     /// The image it belongs to.
     pub image: ImageId,
-    /// The chunk that is waited for.
-    pub waited: Waited,
-    /// Its last holder, and the time since that one departed.
+    /// The chunk that is waited for, or the page that has to come first.
+    pub chunk: Chunk,
+    /// For how long the reader waits.
+    pub wait: Duration,
+    /// What it waits for.
+    pub held_up: HeldUp,
+    /// The chunk's last holder, and the time since that one departed.
     pub holder: Option<(Former, Duration)>,
+}
+
+/// What a read waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeldUp {
+    /// A node that can be asked.
+    Nobody(Why),
+    /// The answers of these peers.
+    Answers(Vec<SocketAddr>),
+    /// Room among the requests to this peer, or to all.
+    Room(Option<SocketAddr>),
+    /// A pause, since no answer was usable.
+    Pause,
+    /// A part of the chunk, which was asked for alone.
+    Part,
+}
+
+impl std::fmt::Display for HeldUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nobody(why) => why.fmt(f),
+            Self::Answers(peers) => {
+                let peers: Vec<String> = peers.iter().map(SocketAddr::to_string).collect();
+                write!(f, "{} was asked and has not answered", peers.join(" and "))
+            }
+            Self::Room(Some(peer)) => write!(f, "{peer} has as many requests as it takes at once"),
+            Self::Room(None) => f.write_str("other requests of this node go first"),
+            Self::Pause => f.write_str("no answer was usable, and it is asked for again"),
+            Self::Part => f.write_str("a part of it was asked for and has not come"),
+        }
+    }
 }
 
 /// A chunk under way, or about to be.
@@ -168,20 +204,30 @@ impl Node {
         image.map_or(0, |image| self.config.chunks_ahead(image.inventory.geometry().chunk_bytes()))
     }
 
-    /// Of each image the longest wait of a local reader for a chunk that no peer can be asked for,
-    /// or for a page with its hash, and the last holder.
+    /// Of each image the longest wait of a local reader, and what holds it up.
     pub fn longest_waits(&self) -> Vec<LongestWait> {
-        let longest = |image: &Image| {
-            let waiting = self.fetches.of(image.number);
-            let waiting = waiting.filter_map(|(chunk, fetch)| fetch.waiting.map(|(since, why)| (since, chunk, why)));
-            let waiting = waiting.filter(|(_, chunk, _)| self.fetches.has_reader((image.number, *chunk)));
-            let (since, chunk, why) = waiting.min_by_key(|(since, chunk, _)| (*since, *chunk))?;
-            let id = image.subject.image;
-            let holder = self.former.last_holder(id, image.map.ring(), chunk);
-            let holder = holder.map(|former| (former.clone(), self.now - former.at));
-            Some(LongestWait { image: id, waited: Waited { chunk, wait: self.now - since, why }, holder })
+        self.images.keys().filter_map(|id| self.longest_wait(*id)).collect()
+    }
+
+    fn longest_wait(&self, id: ImageId) -> Option<LongestWait> {
+        let (since, chunk) = self.longest_read(id)?;
+        // If it needs its page, that is the last step.
+        let step = self.explain(id, chunk).pop()?;
+        let held_up = match step.fetch {
+            None => HeldUp::Part,
+            Some(WaitView { why: Some((why, _)), .. }) => HeldUp::Nobody(why),
+            Some(WaitView { stage: Stage::Parked(peer), .. }) => HeldUp::Room(self.addr_of(peer)),
+            Some(WaitView { stage: Stage::Paused, .. }) => HeldUp::Pause,
+            Some(WaitView { requests, .. }) => {
+                let asked: Vec<_> = requests.iter().filter_map(|(peer, ..)| self.addr_of(*peer)).collect();
+                if asked.is_empty() { HeldUp::Room(None) } else { HeldUp::Answers(asked) }
+            }
         };
-        self.images.values().filter_map(|image| longest(image)).collect()
+        let nobody = matches!(held_up, HeldUp::Nobody(_));
+        let holder = self.images.get(&id).filter(|_| nobody);
+        let holder = holder.and_then(|image| self.former.last_holder(id, image.map.ring(), step.chunk));
+        let holder = holder.map(|former| (former.clone(), self.now - former.at));
+        Some(LongestWait { image: id, chunk: step.chunk, wait: self.now - since, held_up, holder })
     }
 
     /// True while peers are to ask this node last.

@@ -4,6 +4,7 @@ use crate::{field_of, filled_field, ms, one_image, secs};
 use vfield_block::source::ReadError;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Why;
+use vfield_core::node::HeldUp;
 use vfield_sim::field::Field;
 use vfield_sim::machine::Fault;
 
@@ -45,7 +46,28 @@ fn a_read_that_waits_for_hashes_is_told_of() {
     assert!(!field.readers[reader].is_done());
     let waits = field.machines[node].node.longest_waits();
     assert_eq!(waits.len(), 1, "nobody says that a read waits");
-    assert!(waits[0].waited.wait >= secs(4), "{:?}", waits[0]);
+    assert!(waits[0].wait >= secs(4), "{:?}", waits[0]);
+}
+
+/// A holder that is asked again and again, and never answers, is as bad for a reader as none.
+#[test]
+fn a_read_of_a_holder_that_says_nothing_is_told_of() {
+    let mut field = one_image(2);
+    let node = field.join(0, &[(0, 0)]);
+    field.run(ms(100));
+    field.set_fault(0, Fault::Stalled);
+    let reader = field.read(node, 0, 0..20);
+    field.run(ms(500));
+    let waits = field.machines[node].node.longest_waits();
+    let [wait] = &waits[..] else { panic!("{waits:?}") };
+    assert_eq!(wait.held_up, HeldUp::Answers(vec![field.machines[0].node.me().addr]));
+    // It is asked again and again, and between that nobody can be asked.
+    for second in 1..=12 {
+        field.run(secs(1));
+        let waits = field.machines[node].node.longest_waits();
+        assert!(waits[0].wait >= secs(second), "{waits:?}");
+    }
+    assert!(!field.readers[reader].is_done());
 }
 
 /// The only holder is cut off for a while, but nobody declares it dead: connections fail and come
