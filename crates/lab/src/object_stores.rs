@@ -20,6 +20,9 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
+    /// Its name, which leads nowhere.
+    pub const NAME: &str = "store.example";
+
     /// Serves the files of `dir` at a free port of a host.
     ///
     /// # Errors
@@ -65,7 +68,8 @@ impl TlsServer {
     }
 }
 
-/// A certificate for an address, and the authority that signed it; returns the file of the latter.
+/// A certificate for an address and [`TlsServer::NAME`], and the authority that signed it; returns
+/// the file of the latter.
 fn certify(dir: &Path, addr: SocketAddr) -> Result<PathBuf, LabError> {
     let request = |name: &str, subject: &str| {
         let mut command = Command::new("openssl");
@@ -75,7 +79,7 @@ fn certify(dir: &Path, addr: SocketAddr) -> Result<PathBuf, LabError> {
         command
     };
     run(&mut request("authority", "/CN=an authority"))?;
-    let subject = format!("subjectAltName=IP:{}", addr.ip());
+    let subject = format!("subjectAltName=IP:{},DNS:{}", addr.ip(), TlsServer::NAME);
     let mut server = request("server", "/CN=a server");
     server.args(["-CA", "authority.pem", "-CAkey", "authority.key", "-addext", &subject]);
     run(server.args(["-addext", "basicConstraints=critical,CA:FALSE"]))?;

@@ -37,6 +37,20 @@ impl Server {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
+    /// The same with its port in each case.
+    pub fn with_port(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// The URL of its root.
+    pub fn url(&self) -> String {
+        format!("{}://{}/", self.scheme(), self.authority())
+    }
+
     /// True for an address of this machine, which is reached without a network.
     pub fn is_own(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())

@@ -17,8 +17,8 @@ use crate::signing::{Signed, Signer};
 use crate::trust;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
-use hyper::header::{CONTENT_LENGTH, ETAG, HOST, HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH, USER_AGENT};
-use hyper::{Method, Request, StatusCode};
+use hyper::header::{CONTENT_LENGTH, ETAG, HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::{Method, StatusCode};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -393,10 +393,9 @@ impl Bucket {
         let encoded = |(name, value): &(&str, &str)| format!("{}={}", s3::encode(name, ""), s3::encode(value, ""));
         let query = ask.query.iter().map(encoded).collect::<Vec<_>>().join("&");
         let (at, host) = (self.at(ask.name), self.host());
-        let target = if query.is_empty() { at.path.clone() } else { format!("{}?{query}", at.path) };
-        let mut request = Request::builder().method(ask.method.clone()).uri(target);
-        request = request.header(HOST, &host).header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")));
-        request = match ask.when {
+        let at = Address { query: Some(query.clone()).filter(|query| !query.is_empty()), ..at };
+        let request = self.connections.request(ask.method.clone(), &at);
+        let mut request = match ask.when {
             When::Always => request,
             When::Absent => request.header(IF_NONE_MATCH, "*"),
             When::Is(etag) => request.header(IF_MATCH, etag),

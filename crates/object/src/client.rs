@@ -8,14 +8,15 @@ use crate::address::Address;
 use crate::answer::{self, Asked, Part};
 use crate::connection::{Connections, Sender, speak};
 use crate::deadline::within;
+use crate::proxies::Proxies;
 use crate::redirect::{self, REDIRECTS_MAX};
 use crate::signing::{Signed, Signer};
 use crate::tokens::Tokens;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, HOST, LOCATION, RANGE, USER_AGENT, WWW_AUTHENTICATE};
-use hyper::{Request, Response};
+use hyper::header::{ACCEPT_ENCODING, AUTHORIZATION, LOCATION, RANGE, WWW_AUTHENTICATE};
+use hyper::{Method, Response};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -76,9 +77,9 @@ impl Client {
         Self { address, access, connections, target: Mutex::default() }
     }
 
-    /// Connections that trust as `tls` does.
+    /// Connections that trust as `tls` does, through the proxies of the environment.
     pub fn connections(tls: Result<TlsConnector, String>) -> Arc<Connections> {
-        Arc::new(Connections::new(tls))
+        Arc::new(Connections::new(tls, Proxies::of_environment()))
     }
 
     /// Reads a range. One attempt.
@@ -159,11 +160,8 @@ impl Client {
     ) -> Result<Response<Incoming>, ObjectError> {
         let host = at.server.authority();
         let range = format!("bytes={}-{}", asked.extent().start(), asked.extent().end() - 1);
-        let mut request = Request::get(at.target())
-            .header(HOST, &host)
-            .header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")))
-            .header(ACCEPT_ENCODING, "identity")
-            .header(RANGE, &range);
+        let request = self.connections.request(Method::GET, at);
+        let mut request = request.header(ACCEPT_ENCODING, "identity").header(RANGE, &range);
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token);
         }
@@ -213,8 +211,8 @@ pub async fn read_over(
 ) -> Result<Over, ObjectError> {
     let asked = Asked::All(asked);
     let at = Address::parse(url).map_err(ObjectError::lasting)?;
-    let client =
-        Client::new(at.clone(), Access::Everybody, Client::connections(Err("this stream has its own end".to_owned())));
+    let none = Connections::new(Err("this stream has its own end".to_owned()), Proxies::none());
+    let client = Client::new(at.clone(), Access::Everybody, Arc::new(none));
     let mut sender = speak(stream).await.map_err(|error| ObjectError::passing(error.to_string()))?;
     let response = client.ask(&mut sender, &at, asked, None).await?;
     match take(&at.server.authority(), asked, response).await? {
@@ -307,6 +305,8 @@ pub fn reason(error: &hyper::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::Request;
+    use hyper::header::HOST;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     /// A server that drips must not hold a reader that waits for its refusal.

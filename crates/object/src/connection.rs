@@ -1,19 +1,24 @@
-//! Connections to servers: names resolved, TCP, TLS, HTTP/1.1.
+//! Connections to servers: names resolved, TCP, TLS, HTTP/1.1, through a proxy if there is one.
 //!
 //! Owns the idle connections, at most [`IDLE_MAX`], and the last known addresses of each server.
 //! Invariant: a connection is idle only if its last answer was read to the end. The client takes
 //! connections and gives them back.
 
-use crate::address::Server;
+use crate::address::{Address, Server};
 use crate::deadline::within;
+use crate::proxies::{Proxies, Proxy, on_the_way};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{HOST, PROXY_AUTHORIZATION, USER_AGENT};
+use hyper::http::request::Builder;
+use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -29,20 +34,48 @@ const STEP_MAX: Duration = Duration::from_secs(4);
 /// Most addresses of a server that one attempt tries.
 const ADDRESSES_MAX: usize = 4;
 
+/// How requests name this program.
+pub const USER: &str = concat!("vfield/", env!("CARGO_PKG_VERSION"));
+
+/// A stream of bytes both ways, with TLS or without.
+pub type Stream = Box<dyn Duplex>;
+
+/// A stream that is being opened.
+type Opening<'a> = Pin<Box<dyn Future<Output = Result<Stream, ObjectError>> + Send + 'a>>;
+
+/// Bytes to read and to write.
+pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
 /// A connection that a request can be sent on.
 pub type Sender = SendRequest<Full<Bytes>>;
 
 /// Makes connections and keeps those that are idle.
 pub struct Connections {
     tls: Result<TlsConnector, String>,
+    proxies: Proxies,
     idle: Mutex<Vec<(Server, Sender)>>,
     known: Mutex<BTreeMap<Server, Vec<SocketAddr>>>,
 }
 
 impl Connections {
     /// None yet. Without `tls`, for the reason in it, only plain ones can be made.
-    pub fn new(tls: Result<TlsConnector, String>) -> Self {
-        Self { tls, idle: Mutex::default(), known: Mutex::default() }
+    pub fn new(tls: Result<TlsConnector, String>, proxies: Proxies) -> Self {
+        Self { tls, proxies, idle: Mutex::default(), known: Mutex::default() }
+    }
+
+    /// A request for the bytes at an address, for a connection to its server.
+    pub fn request(&self, method: Method, at: &Address) -> Builder {
+        let request = Request::builder().method(method).header(HOST, at.server.authority()).header(USER_AGENT, USER);
+        // Through a tunnel, the server itself is spoken to.
+        let proxy = if at.server.tls { None } else { self.proxies.to(&at.server).ok().flatten() };
+        let Some(proxy) = proxy else { return request.uri(at.target()) };
+        let request = request.uri(format!("{}{}", at.server.url().trim_end_matches('/'), at.target()));
+        match proxy.authorization {
+            Some(authorization) => request.header(PROXY_AUTHORIZATION, authorization),
+            None => request,
+        }
     }
 
     /// An idle connection to the server, if there is one.
@@ -64,11 +97,33 @@ impl Connections {
 
     /// A new connection.
     pub async fn connect(&self, server: &Server) -> Result<Sender, ObjectError> {
+        let host = server.authority();
+        let proxy = self.proxies.to(server).map_err(|why| ObjectError::lasting(format!("{host}: {why}")))?;
+        let opened = self.open(server, proxy.as_ref()).await;
+        let stream = if proxy.is_some() { opened.map_err(on_the_way)? } else { opened? };
+        speak(stream).await.map_err(|error| ObjectError::passing(format!("{host}: {error}")))
+    }
+
+    /// A stream to a server. Its future is boxed: those of callers hold it many levels deep.
+    fn open<'a>(&'a self, server: &'a Server, proxy: Option<&'a Proxy>) -> Opening<'a> {
+        Box::pin(async move {
+            let nearest = proxy.map_or(server, |proxy| &proxy.server);
+            let mut stream: Stream = Box::new(self.dial(nearest).await?);
+            if let Some(proxy) = proxy {
+                if proxy.server.tls {
+                    stream = self.secure(&proxy.server, stream).await?;
+                }
+                if server.tls {
+                    stream = proxy.tunnel(stream, server).await?;
+                }
+            }
+            if server.tls { self.secure(server, stream).await } else { Ok(stream) }
+        })
+    }
+
+    /// TLS with a server over a stream to it.
+    async fn secure(&self, server: &Server, stream: Stream) -> Result<Stream, ObjectError> {
         let failed = |why: &dyn std::fmt::Display| ObjectError::passing(format!("{}: {why}", server.authority()));
-        let stream = self.dial(server).await?;
-        if !server.tls {
-            return speak(stream).await.map_err(|error| failed(&error));
-        }
         let tls = self.tls.as_ref().map_err(|why| ObjectError::lasting(why.clone()))?;
         let name = ServerName::try_from(server.host.clone());
         let name = name.map_err(|_| ObjectError::lasting(format!("{}: no name of a server", server.host)))?;
@@ -80,7 +135,7 @@ impl Connections {
             }
             _ => failed(&format!("TLS: {error}")),
         })?;
-        speak(secured).await.map_err(|error| failed(&error))
+        Ok(Box::new(secured))
     }
 
     /// A stream to the first address that answers.

@@ -21,6 +21,7 @@ mod listing;
 mod mirrors;
 mod object;
 mod place;
+mod proxies;
 mod push;
 mod redirect;
 mod registry;

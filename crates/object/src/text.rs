@@ -11,8 +11,8 @@ use crate::deadline;
 use crate::s3;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, USER_AGENT};
-use hyper::{Method, Request, StatusCode};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName};
+use hyper::{Method, StatusCode};
 use std::time::Duration;
 use vfield_block::object::ObjectError;
 
@@ -81,8 +81,7 @@ pub async fn ask(connections: &Connections, question: Question<'_>) -> Result<Te
     let Question { method, at, headers, body, kind } = question;
     let within = WITHIN + Duration::from_secs(body.len() as u64 / RATE_MIN);
     let host = at.server.authority();
-    let mut request = Request::builder().method(method).uri(at.target());
-    request = request.header(HOST, &host).header(USER_AGENT, concat!("vfield/", env!("CARGO_PKG_VERSION")));
+    let mut request = connections.request(method, at);
     for (name, value) in headers {
         request = request.header(name, value);
     }

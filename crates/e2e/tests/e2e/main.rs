@@ -40,6 +40,7 @@ mod overlay;
 mod pacing;
 mod packed;
 mod page;
+mod proxies;
 mod reach;
 mod returning;
 mod rolling;
