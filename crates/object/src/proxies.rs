@@ -3,8 +3,8 @@
 //! The variables are those of other programs: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and
 //! `NO_PROXY`, in capitals or not. They are read once, when a place is named. A proxy opens a
 //! tunnel to a server with TLS, and so sees no request; requests to other servers it passes on.
-//! Invariant: this machine, and the services of a cloud that are at link-local addresses, are asked
-//! directly, whatever the variables say.
+//! Invariant: this machine, and the services that a cloud has for it, are asked directly, whatever
+//! the variables say.
 
 use crate::address::Server;
 use crate::connection::{Stream, USER};
@@ -24,6 +24,8 @@ use vfield_block::object::ObjectError;
 const TUNNEL_WITHIN: Duration = Duration::from_secs(10);
 /// The name at which Google's machines ask for their credentials.
 const METADATA: &str = "metadata.google.internal";
+/// How the addresses begin at which Amazon's machines ask for theirs, of IPv6.
+const EC2: [u16; 2] = [0xfd00, 0x0ec2];
 
 /// Which servers are reached through which proxies.
 pub struct Proxies {
@@ -111,11 +113,11 @@ pub fn on_the_way(error: ObjectError) -> ObjectError {
 
 /// True for this machine, and for services that a cloud has for each machine.
 fn is_near(server: &Server) -> bool {
-    let is_link_local = |ip| match ip {
+    let is_on_the_link = |ip| match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.segments().starts_with(&EC2),
     };
-    server.is_own() || server.host == METADATA || server.host.parse().is_ok_and(is_link_local)
+    server.is_own() || server.host == METADATA || server.host.parse().is_ok_and(is_on_the_link)
 }
 
 #[cfg(test)]
@@ -156,7 +158,8 @@ mod tests {
     #[test]
     fn what_is_near_is_asked_directly() {
         let both = proxies("p.example:1", "p.example:1", "");
-        for host in ["localhost", "127.0.0.1", "[::1]", "169.254.169.254", "[fe80::1]", "metadata.google.internal"] {
+        let of_clouds = ["169.254.169.254", "metadata.google.internal", "[fd00:ec2::23]"];
+        for host in ["localhost", "127.0.0.1", "[::1]", "[fe80::1]"].into_iter().chain(of_clouds) {
             assert_eq!(way(&both, &format!("http://{host}/")), Ok(None), "{host}");
         }
     }
