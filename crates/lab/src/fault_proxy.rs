@@ -150,8 +150,7 @@ impl Shared {
             head += &format!("{name}: {value}\r\n");
         }
         to_client.write_all(format!("{head}\r\n").as_bytes())?;
-        let length = headers.iter().find(|(name, _)| name == "content-length");
-        let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+        let length = web::length(&headers) as usize;
         let mut body = vec![0; length];
         answer.read_exact(&mut body)?;
         if let Fault::Stalled(time) = fault {

@@ -110,9 +110,7 @@ impl Shared {
             head += &format!("{name}: {value}\r\n");
         }
         to_client.write_all(format!("{head}\r\n").as_bytes())?;
-        let length = headers.iter().find(|(name, _)| name == "content-length");
-        let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
-        io::copy(&mut answer.take(length), to_client).map(drop)
+        io::copy(&mut answer.take(web::length(&headers)), to_client).map(drop)
     }
 }
 

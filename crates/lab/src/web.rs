@@ -99,6 +99,12 @@ pub fn head(reader: &mut impl BufRead) -> io::Result<Option<(String, Headers)>> 
     Ok(Some((first.trim_end().to_owned(), headers)))
 }
 
+/// Length in bytes of the body that belongs to a head; 0 if it does not say.
+pub fn length(headers: &Headers) -> u64 {
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
 fn serve(stream: TcpStream, dir: &Path) -> io::Result<()> {
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);

@@ -16,12 +16,12 @@ use vfield_lab::process::run;
 use vfield_lab::{Buckets, Lab, LabError, Registry, TlsServer, client, wait_until};
 
 /// Some runs of 4 MiB, and a part of one.
-const IMAGE: u64 = 12 * MIB + 777;
+pub(crate) const IMAGE: u64 = 12 * MIB + 777;
 /// A state of a store is known after a read or two; pauses grow to 5 s.
 const SOON: Duration = Duration::from_secs(20);
 
 /// An image with its hashes, in a directory of its own.
-fn image(dir: &Path) -> Result<PathBuf, LabError> {
+pub(crate) fn image(dir: &Path) -> Result<PathBuf, LabError> {
     std::fs::create_dir_all(dir).map_err(LabError::at(dir))?;
     let image = random_file(&dir.join("disk.img"), IMAGE, 1)?;
     let mut hashes = Command::new(vfield().path());

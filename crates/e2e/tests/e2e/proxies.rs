@@ -1,29 +1,17 @@
 //! Objects behind a proxy: of a room whose network leads nowhere but to that.
 
+use crate::object_stores::{IMAGE, image};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::program::vfield;
-use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::bytes::MIB;
 use vfield_lab::need::{Need, have};
-use vfield_lab::process::run;
 use vfield_lab::web::WebServer;
-use vfield_lab::{ForwardProxy, Lab, LabError, TlsServer, client};
+use vfield_lab::{ForwardProxy, Lab, TlsServer, client};
 
-/// Some runs of 4 MiB, and a part of one.
-const IMAGE: u64 = 8 * MIB + 777;
 /// A start that is refused ends at once.
 const ENDS: Duration = Duration::from_secs(20);
-
-/// An image with its hashes, in a directory of its own.
-fn image(dir: &Path) -> Result<PathBuf, LabError> {
-    std::fs::create_dir_all(dir).map_err(LabError::at(dir))?;
-    let image = random_file(&dir.join("disk.img"), IMAGE, 1)?;
-    let mut hashes = Command::new(vfield().path());
-    run(hashes.arg("id").arg(&image).arg("--hashes").arg(dir.join("disk.img.vfh")))?;
-    Ok(image)
-}
 
 #[test]
 fn an_object_comes_through_a_proxy_that_wants_a_password() -> Outcome {
