@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vfield_core::image::ImageId;
-use vfield_core::node::{LongestWait, Node as Core};
+use vfield_core::node::LongestWait;
 
 /// Waiting time of a read from which it is logged: most deaths are handled by then.
 const LONG: Duration = Duration::from_secs(10);
@@ -20,16 +20,16 @@ pub async fn tell(driver: Arc<Driver>) {
     let mut reported: BTreeMap<ImageId, (String, Instant)> = BTreeMap::new();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let waits = driver.look(Core::longest_waits);
+        let waits = driver.look(|core| core.longest_waits(LONG));
         reported.retain(|id, (image, since)| {
-            let waits = waits.iter().any(|longest| longest.image == *id && longest.wait >= LONG);
+            let waits = waits.iter().any(|longest| longest.image == *id);
             if !waits {
                 driver.event(Event::ReadGoesOn { image: image.clone(), for_s: since.elapsed().as_secs() });
             }
             waits
         });
         for LongestWait { image: id, chunk, wait, held_up, holder } in waits {
-            let Some(image) = driver.image(id).filter(|_| wait >= LONG && !reported.contains_key(&id)) else {
+            let Some(image) = driver.image(id).filter(|_| !reported.contains_key(&id)) else {
                 continue;
             };
             let name = image.name().to_owned();

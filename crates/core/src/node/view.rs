@@ -101,7 +101,7 @@ impl std::fmt::Display for HeldUp {
             Self::Nobody(why) => why.fmt(f),
             Self::Answers(peers) => {
                 let peers: Vec<String> = peers.iter().map(SocketAddr::to_string).collect();
-                write!(f, "{} was asked and has not answered", peers.join(" and "))
+                write!(f, "no answer has come from {}", peers.join(" and "))
             }
             Self::Room(Some(peer)) => write!(f, "{peer} has as many requests as it takes at once"),
             Self::Room(None) => f.write_str("other requests of this node go first"),
@@ -204,13 +204,14 @@ impl Node {
         image.map_or(0, |image| self.config.chunks_ahead(image.inventory.geometry().chunk_bytes()))
     }
 
-    /// Of each image the longest wait of a local reader, and what holds it up.
-    pub fn longest_waits(&self) -> Vec<LongestWait> {
-        self.images.keys().filter_map(|id| self.longest_wait(*id)).collect()
+    /// Of each image the longest wait of a local reader, and what holds it up. Shorter ones than
+    /// `least` are left out, and cost next to nothing.
+    pub fn longest_waits(&self, least: Duration) -> Vec<LongestWait> {
+        self.images.keys().filter_map(|id| self.longest_wait(*id, least)).collect()
     }
 
-    fn longest_wait(&self, id: ImageId) -> Option<LongestWait> {
-        let (since, chunk) = self.longest_read(id)?;
+    fn longest_wait(&self, id: ImageId, least: Duration) -> Option<LongestWait> {
+        let (since, chunk) = self.longest_read(id).filter(|(since, _)| self.now - *since >= least)?;
         // If it needs its page, that is the last step.
         let step = self.explain(id, chunk).pop()?;
         let held_up = match step.fetch {

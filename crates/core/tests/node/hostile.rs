@@ -280,7 +280,7 @@ impl Bench {
         for view in self.node.images() {
             assert!(view.stored <= view.capacity && (0.0..=1.0).contains(&view.coverage.share));
         }
-        let _ = (self.node.members(), self.node.longest_waits(), self.node.former());
+        let _ = (self.node.members(), self.node.longest_waits(Duration::ZERO), self.node.former());
         let _ = (self.node.sole_chunks(), self.node.is_filled(), self.node.is_covered(1));
     }
 

@@ -44,7 +44,7 @@ fn a_read_that_waits_for_hashes_is_told_of() {
     let reader = field.read(node, 0, 7..8);
     field.run(secs(5));
     assert!(!field.readers[reader].is_done());
-    let waits = field.machines[node].node.longest_waits();
+    let waits = field.machines[node].node.longest_waits(ms(0));
     assert_eq!(waits.len(), 1, "nobody says that a read waits");
     assert!(waits[0].wait >= secs(4), "{:?}", waits[0]);
 }
@@ -58,13 +58,13 @@ fn a_read_of_a_holder_that_says_nothing_is_told_of() {
     field.set_fault(0, Fault::Stalled);
     let reader = field.read(node, 0, 0..20);
     field.run(ms(500));
-    let waits = field.machines[node].node.longest_waits();
+    let waits = field.machines[node].node.longest_waits(ms(0));
     let [wait] = &waits[..] else { panic!("{waits:?}") };
     assert_eq!(wait.held_up, HeldUp::Answers(vec![field.machines[0].node.me().addr]));
     // It is asked again and again, and between that nobody can be asked.
     for second in 1..=12 {
         field.run(secs(1));
-        let waits = field.machines[node].node.longest_waits();
+        let waits = field.machines[node].node.longest_waits(ms(0));
         assert!(waits[0].wait >= secs(second), "{waits:?}");
     }
     assert!(!field.readers[reader].is_done());
