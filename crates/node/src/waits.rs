@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use vfield_core::image::ImageId;
 use vfield_core::node::LongestWait;
 
-/// Waiting time of a read from which it is logged: most deaths are handled by then.
-const LONG: Duration = Duration::from_secs(10);
+/// Waiting time of a read from which it is logged and shown: most deaths are handled by then.
+pub const LONG: Duration = Duration::from_secs(10);
 /// Interval of checks for waiting reads.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 

@@ -433,7 +433,7 @@ pub const FAMILIES: [Family; 52] = [
         "vfield_image_reads_stuck",
         Gauge,
         "image",
-        "Chunks that readers here wait for although no node can be asked; 64 at most.",
+        "Chunks that readers here wait for in vain, and that of the longest read from 10 s on; 64 at most.",
         |view, out| {
             images(view, out, |image| image.waiting.len() as f64);
         },

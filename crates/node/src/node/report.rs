@@ -11,14 +11,17 @@ use crate::status::{
     AdmissionStatus, FieldStatus, GoneStatus, IdentityStatus, ImageStatus, NamesakeStatus, NodeStatus, RiskStatus,
     SignatureStatus, Sole, SourceStatus, Status, WaitingChunk, ZoneStatus,
 };
+use crate::waits::LONG;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::Duration;
 use vfield_block::gather::Gather as _;
+use vfield_core::chunk::Chunk;
 use vfield_core::hex::hex;
 use vfield_core::identity::Identity;
 use vfield_core::image::ImageId;
 use vfield_core::misdeed::Tally;
-use vfield_core::node::{Claim, ImageView, MemberView, Node as Core, Rubbish, ZonesView};
+use vfield_core::node::{Claim, ImageView, LongestWait, MemberView, Node as Core, Rubbish, Waited, ZonesView};
 use vfield_core::signing::Signatures as _;
 use vfield_trust::KeyRing;
 use vfield_trust::admission::Verified;
@@ -30,8 +33,8 @@ const GONE_FOR: Duration = Duration::from_secs(600);
 
 /// The node's view at this moment.
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
-    let (images, members, zones, claims) =
-        driver.look(|core| (core.images(), core.members(), core.zones(), core.claims()));
+    let (images, waits, members, zones, claims) =
+        driver.look(|core| (core.images(), core.longest_waits(LONG), core.members(), core.zones(), core.claims()));
     let (traffic, peers) = driver.counters.report();
     let mut warnings = driver.warnings();
     warnings.extend(driver.whereabouts.unreached());
@@ -51,7 +54,8 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
                 view.dependents.iter().filter_map(|node| addr(*node)).map(|addr| addr.to_string()).collect();
             let local = driver.image(view.id)?;
             let rubbish = rubbish.remove(&view.id).map(|rubbish| keeping::rubbish(&local, rubbish));
-            Some(ImageStatus { at_risk: risk, dependents, rubbish, ..image(driver, &local, view, &claims) })
+            let waiting = waiting(&view.waiting, waits.iter().find(|longest| longest.image == view.id));
+            Some(ImageStatus { at_risk: risk, dependents, rubbish, waiting, ..image(driver, &local, view, &claims) })
         })
         .collect();
     let me = members.first().map(|me| me.identity);
@@ -111,11 +115,6 @@ fn namesake(Namesake { name, id, addr, served, nodes }: Namesake) -> NamesakeSta
 fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim]) -> ImageStatus {
     let chunk = image.geometry().chunk_bytes();
     let source = image.source().map(source);
-    let waiting = view.waiting.iter().take(WAITING_MAX).map(|waited| WaitingChunk {
-        chunk: waited.chunk.0,
-        for_s: waited.wait.as_secs_f64(),
-        why: waited.why.to_string(),
-    });
     let signed = driver.proofs.signed(view.id);
     ImageStatus {
         name: image.name().to_owned(),
@@ -147,8 +146,22 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         namesakes: namesakes::of(image, claims).into_iter().map(namesake).collect(),
         needed: keeping::needed(driver, view.id),
         rubbish: None,
-        waiting: waiting.collect(),
+        waiting: Vec::new(),
     }
+}
+
+/// The chunks that nobody can be asked for, and the one of the read that waits longest, if for
+/// long: whoever was asked for that one may be silent.
+fn waiting(vain: &[Waited], longest: Option<&LongestWait>) -> Vec<WaitingChunk> {
+    let chunk = |chunk: Chunk, wait: Duration, why: &dyn Display| WaitingChunk {
+        chunk: chunk.0,
+        for_s: wait.as_secs_f64(),
+        why: why.to_string(),
+    };
+    let longest = longest.filter(|longest| vain.iter().all(|waited| waited.chunk != longest.chunk));
+    let longest = longest.map(|longest| chunk(longest.chunk, longest.wait, &longest.held_up));
+    let vain = vain.iter().map(|waited| chunk(waited.chunk, waited.wait, &waited.why));
+    longest.into_iter().chain(vain).take(WAITING_MAX).collect()
 }
 
 /// The data that would be lost with this node, by image.
@@ -218,5 +231,42 @@ fn node(identity: &Identity, state: &str) -> NodeStatus {
         state: state.to_owned(),
         zone: identity.zone.to_string(),
         ..NodeStatus::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vfield_core::fetch::Why;
+    use vfield_core::node::HeldUp;
+
+    fn silent(chunk: u64) -> LongestWait {
+        LongestWait {
+            image: ImageId([7; 32]),
+            chunk: Chunk(chunk),
+            wait: Duration::from_secs(12),
+            held_up: HeldUp::Answers(vec!["192.0.2.1:4440".parse().expect("an address")]),
+            holder: None,
+        }
+    }
+
+    fn vain(chunk: u64) -> Waited {
+        Waited { chunk: Chunk(chunk), wait: Duration::from_secs(3), why: Why::NoHolder }
+    }
+
+    #[test]
+    fn a_read_of_a_holder_that_says_nothing_is_shown_beside_those_that_wait_in_vain() {
+        let shown = |vain: &[Waited], longest: &LongestWait| {
+            let chunks = waiting(vain, Some(longest)).into_iter();
+            chunks.map(|waited| (waited.chunk, waited.for_s, waited.why)).collect::<Vec<_>>()
+        };
+        let asked = (5, 12.0, "no answer has come from 192.0.2.1:4440".to_owned());
+        let nobody = |chunk| (chunk, 3.0, "no live node holds it".to_owned());
+        assert_eq!(waiting(&[], None), []);
+        assert_eq!(shown(&[vain(2), vain(9)], &silent(5)), [asked, nobody(2), nobody(9)]);
+        // The same chunk once, however it is known.
+        assert_eq!(shown(&[vain(5)], &silent(5)), [nobody(5)]);
+        let many: Vec<Waited> = (10..200).map(vain).collect();
+        assert_eq!(waiting(&many, Some(&silent(5))).len(), WAITING_MAX);
     }
 }
