@@ -73,6 +73,9 @@ pub enum Why {
     NoHolder,
     /// Every node that should have the chunk refused it.
     Refused,
+    /// An origin was asked too. It has all of the image, but its disk or object store does not
+    /// deliver, or the way to it is too bad.
+    Undelivered,
     /// The file of each remaining origin has changed.
     SourceChanged,
 }
@@ -82,6 +85,7 @@ impl std::fmt::Display for Why {
         f.write_str(match self {
             Self::NoHolder => "no live node holds it",
             Self::Refused => "no live node has it, those that are to hold it were asked",
+            Self::Undelivered => "an origin has it, but did not deliver it",
             Self::SourceChanged => "the origin's file has changed",
         })
     }

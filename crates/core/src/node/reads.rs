@@ -246,10 +246,14 @@ impl Node {
             |home: &Holding| home.node != me && image.map.has(home, chunk) && peers.is_believed(home.node, now);
         let hopeless =
             changed && !image.map.homes(chunk).any(is_other) && !self.former.has_lost(id, image.map.ring(), chunk, now);
-        let why = match (hopeless, fetch.tried.is_empty()) {
-            (true, _) => Why::SourceChanged,
-            (false, false) => Why::Refused,
-            (false, true) => Why::NoHolder,
+        let why = if hopeless {
+            Why::SourceChanged
+        } else if fetch.tried.is_empty() {
+            Why::NoHolder
+        } else if !changed && image.map.origins().iter().any(|origin| fetch.tried.contains(origin)) {
+            Why::Undelivered
+        } else {
+            Why::Refused
         };
         let askers: Vec<Asker> = std::mem::take(&mut fetch.askers).into_iter().map(|(asker, _)| asker).collect();
         fetch.reach = Reach::READER;

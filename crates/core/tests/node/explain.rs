@@ -119,13 +119,13 @@ fn holders_are_named_with_their_state() {
 }
 
 #[test]
-fn a_chunk_that_nobody_has_says_why() {
+fn a_chunk_that_its_origin_does_not_deliver_says_why() {
     let mut joined = Joined::with_pages(5);
     let asked = joined.read(5);
     joined.give(Input::Refused(asked[0].0, Refusal::NotHeld));
     joined.after(MS * 20);
     let fetch = joined.explained(5).remove(0).fetch.expect("it is wanted");
-    assert_eq!(fetch.why.map(|(why, _)| why), Some(Why::Refused), "{fetch:#?}");
+    assert_eq!(fetch.why.map(|(why, _)| why), Some(Why::Undelivered), "{fetch:#?}");
     assert_eq!(fetch.failures, 1);
 }
 

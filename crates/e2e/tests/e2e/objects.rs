@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// A state of a store is known after a read or two, with such pauses.
 const SOON: Duration = Duration::from_secs(20);
 
+/// What a node says of a chunk that an origin does not deliver.
+const UNDELIVERED: &str = "an origin has it, but did not deliver it";
+
 /// A directory with an image, a web server for it, and a proxy in front. Dropped in this order.
 struct Store {
     proxy: FaultProxy,
@@ -239,6 +242,29 @@ fn stores_go_on_without_the_object() -> Outcome {
         );
         second.kill();
     }
+    Ok(())
+}
+
+#[test]
+fn a_read_that_waits_for_a_silent_store_is_told_where_it_waits() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let store = Store::start(2)?;
+    store.keep_hashes()?;
+    let origin = store.serve().ready()?;
+    let node = store.join(1, &origin, "0").ready()?;
+    store.proxy.set(Fault::Stalled(Duration::from_secs(600)));
+    let waiting = |status: &Value| status["images"][0]["waiting"].as_array().cloned().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| store.compare(1, &node));
+        let is_shown = |status: &Value| waiting(status).iter().any(|chunk| chunk["why"] == UNDELIVERED);
+        let shown = node.wait_status(UNDELIVERED, SOON, is_shown);
+        store.proxy.set(Fault::None);
+        let read = reader.join().expect("the reader does not panic");
+        shown.and(read)
+    })?;
+    node.wait_status("nothing waits", NEWS, |status| waiting(status).is_empty())?;
     Ok(())
 }
 
