@@ -73,8 +73,8 @@ pub enum Why {
     NoHolder,
     /// Every node that should have the chunk refused it.
     Refused,
-    /// An origin was asked too. It has all of the image, but its disk or object store does not
-    /// deliver, or the way to it is too bad.
+    /// There is an origin, and it has all of the image. But it was asked in vain, or too often:
+    /// its disk or object store does not deliver, or the way to it is too bad.
     Undelivered,
     /// The file of each remaining origin has changed.
     SourceChanged,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vfield_core::image::ImageId;
 
-/// Interval at which a file without a lease is checked, with an `fstat`; soon enough for a person.
+/// Interval of looks at a file, with an `fstat` and a `stat`; soon enough for a person.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Trouble of a store that lasts longer is worth a warning.
@@ -24,7 +24,9 @@ const TROUBLE: Duration = Duration::from_secs(3);
 pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>) {
     match image.source() {
         None => {}
-        Some(Source::File(origin)) => watch_file(&driver, &image, origin).await,
+        Some(Source::File(origin)) => {
+            tokio::join!(look(&image), watch_disk(&driver, origin), watch_file(&driver, &image, origin));
+        }
         Some(Source::Object(object)) => watch_object(&driver, &image, object).await,
     }
 }
@@ -59,6 +61,39 @@ async fn watch_object(driver: &Driver, image: &LocalImage, object: &ObjectOrigin
             driver.warn(format!("{address} does not deliver: {why}; reads go on from stores, or wait"));
             told = true;
         }
+    }
+}
+
+/// Looks at the file behind an image again and again; never returns. A look may wait for another
+/// machine, so it is on a thread of its own.
+async fn look(image: &Arc<LocalImage>) {
+    loop {
+        let image = Arc::clone(image);
+        let look = move || {
+            if let Some(Source::File(origin)) = image.source() {
+                origin.look();
+            }
+        };
+        drop(tokio::task::spawn_blocking(look).await);
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Warns each time that the disk under a file stands still; never returns.
+async fn watch_disk(driver: &Driver, origin: &Origin) {
+    let path = origin.path().display();
+    let mut told = false;
+    loop {
+        let still = origin.still();
+        match &still {
+            Some(why) if !told => {
+                driver.warn(format!("{path} does not deliver: {why}; reads go on from stores, or wait"));
+            }
+            None if told => tracing::info!("{path} delivers again"),
+            _ => {}
+        }
+        told = still.is_some();
+        tokio::time::sleep(LOOK).await;
     }
 }
 

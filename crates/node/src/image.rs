@@ -6,9 +6,9 @@
 use crate::compression::Compression;
 use crate::learned::Learned;
 use crate::limits::Pacer;
-use crate::object_origin::{Away, ObjectOrigin, Whose};
+use crate::object_origin::{ObjectOrigin, Whose};
 use crate::slices::Slices;
-use crate::source::Source;
+use crate::source::{Away, Source};
 use crate::store::{Check, Store};
 use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -240,6 +240,14 @@ impl LocalImage {
     /// Nobody should be sent to a node, or others may be again.
     pub fn set_available(&self, node: NodeId, available: bool) {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_available(node, available);
+    }
+
+    /// True if [`LocalImage::pieces`] does not wait for the disk of a file.
+    pub fn is_in_memory(&self, extent: Extent) -> bool {
+        match &self.origin {
+            Some(Source::File(origin)) => origin.is_in_memory(extent),
+            Some(Source::Object(_)) | None => true,
+        }
     }
 
     /// Appends the pieces of as long a part of `extent`, from its start, as is here; returns its

@@ -15,6 +15,7 @@ mod runs;
 mod under_way;
 
 use crate::origin::{Health, OriginState};
+use crate::source::{Away, PATIENCE};
 use bytes::Bytes;
 use compared::Compared;
 pub use compared::Whose;
@@ -36,21 +37,9 @@ use vfield_core::chunk::Chunk;
 use vfield_core::hash_tree::HashTree;
 use vfield_core::image::{Geometry, ImageId};
 
-/// For so long a peer or reader waits while the store fails; then it may ask others. A read goes on
-/// within a second if a node has its bytes, so this is less.
-const PATIENCE: Duration = Duration::from_millis(800);
 /// For so long a read leaves chunks in memory that homes are coming for, before it takes their
 /// place. It is less than [`PATIENCE`], and more than a home takes on a busy machine.
 const COURTESY: Duration = Duration::from_millis(300);
-
-/// Why a chunk was not brought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Away {
-    /// The object has other bytes there, or none.
-    Changed,
-    /// The store fails; the read is tried again.
-    Failing,
-}
 
 /// The known condition of a store and its object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

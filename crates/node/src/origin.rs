@@ -17,6 +17,7 @@
 //! bytes were taken.
 
 mod comparison;
+mod disk_reads;
 mod file;
 pub mod guard;
 mod hashing;
@@ -30,6 +31,7 @@ mod watcher;
 
 use crate::cache::Cache;
 use comparison::Comparison;
+use disk_reads::{DiskReads, Unread};
 use file::{Fingerprint, SourceFile};
 pub use file::{Moved, Stamp};
 use guard::Guard;
@@ -40,7 +42,7 @@ use kept_tree::KeptTree;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::hash_tree::HashTree;
 use vfield_core::image::{Geometry, Header, ImageId};
@@ -124,6 +126,15 @@ pub struct Origin {
     cache: Cache,
     /// The chunks still to compare, if the tree is one of an earlier start.
     comparison: Option<Comparison>,
+    reads: DiskReads,
+    looked: Mutex<Looked>,
+}
+
+/// What the last look at the file found.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looked {
+    is_written: bool,
+    moved: Option<Moved>,
 }
 
 impl Origin {
@@ -191,8 +202,9 @@ impl Origin {
                 (id, tree, None)
             }
         };
-        let (cache, health) = (Cache::new(chunk_size), Health::default());
-        Ok(Self { file, published, stamp, name, id, tree, guard, health, cache, comparison })
+        let (cache, health, reads, looked) =
+            (Cache::new(chunk_size), Health::default(), DiskReads::default(), Mutex::default());
+        Ok(Self { file, published, stamp, name, id, tree, guard, health, cache, comparison, reads, looked })
     }
 
     /// The image's name.
@@ -225,10 +237,22 @@ impl Origin {
         &self.tree
     }
 
-    /// The known state of the file now. May ask the kernel; does not read the file.
+    /// The known state of the file now. Asks nobody, and does not read the file.
     pub fn state(&self) -> OriginState {
-        let is_intact = || self.is_compared() && self.guard.is_leased();
-        self.health.changed().unwrap_or_else(|| if is_intact() { OriginState::Intact } else { OriginState::Checked })
+        if let Some(changed) = self.health.changed() {
+            changed
+        } else if let Some(why) = self.still() {
+            OriginState::Unreachable { why }
+        } else if self.is_compared() && self.guard.is_leased() {
+            OriginState::Intact
+        } else {
+            OriginState::Checked
+        }
+    }
+
+    /// That the disk stands still, in words.
+    pub fn still(&self) -> Option<String> {
+        self.reads.still().map(|still| format!("no read has ended for {} s", still.as_secs()))
     }
 
     /// The stamp of the file when it was published; see [`Stamp`].
@@ -246,17 +270,27 @@ impl Origin {
         self.comparison.as_ref().is_none_or(Comparison::is_done)
     }
 
-    /// True if the file's times or length differ from the published ones. Asks the kernel; does not
-    /// read the file.
-    pub fn is_written(&self) -> bool {
+    /// Looks whether the file was written to, and what its name leads to. Does not read it, but may
+    /// wait for the machine that serves it.
+    pub fn look(&self) {
         // An empty file has no fingerprint.
-        !self.file.fingerprint().is_ok_and(|now| now.has_same_bytes(&self.published))
+        let is_written = !self.file.fingerprint().is_ok_and(|now| now.has_same_bytes(&self.published));
+        *self.looked() = Looked { is_written, moved: self.file.moved() };
     }
 
-    /// The present state of the name under which the file was opened; `None` if it is still this
-    /// file. Asks the kernel.
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if the file's times or length differed from the published ones at the last look.
+    pub fn is_written(&self) -> bool {
+        self.looked().is_written
+    }
+
+    /// The state of the name under which the file was opened, at the last look; `None` if it was
+    /// still this file.
     pub fn moved(&self) -> Option<Moved> {
-        self.file.moved()
+        self.looked().moved
     }
 
     /// The lease, for callers that hand the file's pages to sockets.

@@ -7,6 +7,7 @@ mod away;
 
 use crate::driver::Driver;
 use crate::image::LocalImage;
+use crate::source::Source;
 use crate::survey;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -130,6 +131,11 @@ impl ImageReader {
     async fn wait_and_read(&self, extent: Extent) -> Result<Vec<Piece>, ReadError> {
         let mut pieces = Vec::new();
         let wanted = extent.take(WANT_BYTES);
+        if let Some(Source::File(origin)) = self.image.source() {
+            let here = self.read_file(origin, wanted, &mut pieces).await?;
+            self.driver.counters.from_store(here);
+            return Ok(pieces);
+        }
         let mut here = self.image.pieces(extent, &mut pieces);
         if here == 0 {
             survey::look(&self.driver, &self.image, self.image.geometry().covering(wanted));
@@ -222,7 +228,7 @@ impl BlockSource for ImageReader {
 
     fn try_read(&self, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
         let before = pieces.len();
-        if self.image.pieces(extent, pieces) < extent.len() {
+        if !self.image.is_in_memory(extent) || self.image.pieces(extent, pieces) < extent.len() {
             pieces.truncate(before);
             return false;
         }

@@ -8,11 +8,25 @@ use crate::origin::{Moved, Origin, OriginState};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use vfield_block::extent::Extent;
 use vfield_block::source::Allocation;
 use vfield_core::chunk::Chunk;
 use vfield_core::hash_tree::HashTree;
 use vfield_core::image::{Header, ImageId};
+
+/// For so long a peer or reader waits while the source fails; then it may ask others. A read goes
+/// on within a second if a node has its bytes, so this is less.
+pub const PATIENCE: Duration = Duration::from_millis(800);
+
+/// Why a chunk was not brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Away {
+    /// The source has other bytes there, or none that can be read.
+    Changed,
+    /// The store fails, or the disk stands still. The read is tried again, or goes on.
+    Failing,
+}
 
 /// The source of an image on its origin.
 #[derive(Debug)]
@@ -61,7 +75,24 @@ impl Source {
         self.tree().geometry().header()
     }
 
-    /// The known state of the source now. May ask the kernel; reads nothing.
+    /// True for a chunk that is to be brought first.
+    pub fn is_away(&self, chunk: Chunk) -> bool {
+        match self {
+            Self::File(origin) => origin.is_away(chunk),
+            Self::Object(origin) => origin.is_away(chunk),
+        }
+    }
+
+    /// Reads a chunk into memory, and waits for it. Fails if the source has other bytes, or if it
+    /// does not deliver for [`PATIENCE`].
+    pub async fn bring(&self, chunk: Chunk) -> Result<(), Away> {
+        match self {
+            Self::File(origin) => origin.bring(origin.geometry().extent(chunk)).await.map(drop),
+            Self::Object(origin) => origin.bring(chunk).await,
+        }
+    }
+
+    /// The known state of the source now. Reads nothing.
     pub fn state(&self) -> OriginState {
         match self {
             Self::File(origin) => origin.state(),
@@ -69,8 +100,8 @@ impl Source {
         }
     }
 
-    /// The present state of the name under which a file was opened; `None` if it is still this
-    /// file, or an object.
+    /// The state of the name under which a file was opened, at the last look; `None` if it was
+    /// still this file, or an object.
     pub fn moved(&self) -> Option<Moved> {
         match self {
             Self::File(origin) => origin.moved(),

@@ -11,8 +11,9 @@ use vfield_block::object::{Object, ObjectError, ObjectOpening, ObjectReading, Ob
 use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_node::object_origin::publish::{PublishedObject, ServeObject, publish};
-use vfield_node::object_origin::{Away, CACHE_BYTES, ObjectOrigin};
+use vfield_node::object_origin::{CACHE_BYTES, ObjectOrigin};
 use vfield_node::origin::{OriginState, PublishError, kept_tree};
+use vfield_node::source::Away;
 
 const MIB: usize = 1 << 20;
 /// Bytes that one request reads.

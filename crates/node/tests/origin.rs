@@ -410,6 +410,31 @@ fn block_devices_are_checked() {
     drop((writer, origin));
 }
 
+/// What no memory has is read on another thread first; then it is in memory.
+#[test]
+fn what_only_a_disk_has_is_brought() {
+    // On a disk: there is nothing to wait for in a tmpfs.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let (path, bytes) = noise_file(&directory, 40 * SIZE as usize + 5);
+    let origin = publish(&path).expect("published");
+    let extent = Extent::from(0..bytes.len() as u64);
+    let tells = origin.is_in_memory(extent);
+    let file = File::open(&path).expect("it is there");
+    file.sync_all().expect("it is on the disk");
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("forgotten");
+    // This look already makes the kernel read ahead.
+    assert!(!origin.is_in_memory(extent));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    assert_eq!(runtime.block_on(origin.bring(extent)), Ok(extent.len()));
+    // Some file systems do not tell what is in memory.
+    assert_eq!((origin.is_in_memory(extent), origin.is_away(Chunk(3))), (tells, !tells));
+    assert_eq!(read_all(&origin), Ok(bytes));
+    // The end of a file that became shorter is found when it is read.
+    open_for_writing(&path).set_len(20 * SIZE).expect("cut");
+    assert_eq!(runtime.block_on(origin.bring(extent)), Ok(extent.len()));
+    assert!(matches!(origin.read(Chunk(30)), Err(SourceError::Changed { .. })));
+}
+
 /// A file that the caller has opened is guarded like any other, and its name is watched if it leads
 /// there.
 #[test]
@@ -420,17 +445,21 @@ fn a_file_comes_as_a_descriptor() {
     let publish_as = |name: &Path| {
         Origin::publish_open(open(), name, None, ChunkSize::MIN, NonZeroUsize::MIN, None, &|_| {}).expect("a file")
     };
+    let looked = |origin: &Origin| {
+        origin.look();
+        origin.moved().map(|moved| moved.to_string())
+    };
     let origin = publish_as(&path);
     assert_eq!((origin.name(), origin.id()), ("image.raw", publish(&path).expect("a file").id()));
-    assert_eq!((origin.state(), origin.moved(), read_all(&origin)), (OriginState::Intact, None, Ok(bytes.clone())));
+    assert_eq!((origin.state(), looked(&origin), read_all(&origin)), (OriginState::Intact, None, Ok(bytes.clone())));
     // Elsewhere is nothing, or another file, from the start: that says nothing of this one.
     let other = directory.path().join("other.raw");
     let unnamed = publish_as(&other);
     std::fs::write(&other, "another file").expect("written");
-    assert_eq!((unnamed.moved(), unnamed.state()), (None, OriginState::Intact));
+    assert_eq!((looked(&unnamed), unnamed.state()), (None, OriginState::Intact));
     std::fs::rename(&other, &path).expect("renamed");
-    assert_eq!(origin.moved().map(|moved| moved.to_string()).as_deref(), Some("replaced"));
-    assert_eq!((unnamed.moved(), read_all(&unnamed)), (None, Ok(bytes)));
+    assert_eq!(looked(&origin).as_deref(), Some("replaced"));
+    assert_eq!((looked(&unnamed), read_all(&unnamed)), (None, Ok(bytes)));
     // A descriptor of no file is refused, as its name would be.
     let directory_itself = std::sync::Arc::new(File::open(directory.path()).expect("a directory").into());
     let refused = Origin::publish_open(directory_itself, &path, None, ChunkSize::MIN, NonZeroUsize::MIN, None, &|_| {});

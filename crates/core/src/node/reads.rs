@@ -248,10 +248,10 @@ impl Node {
             changed && !image.map.homes(chunk).any(is_other) && !self.former.has_lost(id, image.map.ring(), chunk, now);
         let why = if hopeless {
             Why::SourceChanged
+        } else if !changed && !image.map.origins().is_empty() {
+            Why::Undelivered
         } else if fetch.tried.is_empty() {
             Why::NoHolder
-        } else if !changed && image.map.origins().iter().any(|origin| fetch.tried.contains(origin)) {
-            Why::Undelivered
         } else {
             Why::Refused
         };

@@ -18,6 +18,7 @@ mod explain;
 mod faults;
 mod following;
 mod hostile;
+mod hung_disk;
 mod identities;
 mod images;
 mod joining;

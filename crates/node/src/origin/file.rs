@@ -5,17 +5,25 @@
 
 use super::PublishError;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, fstatfs, open, seek, stat};
-use rustix::io::{Errno, pread, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 use std::fmt;
-use std::os::fd::OwnedFd;
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vfield_block::extent::Extent;
+
+/// The kernel reads a file in parts of this length at least. So if the first byte of each is in
+/// memory, and the last byte of all, the rest mostly is.
+const PROBED_BYTES: u64 = 64 << 10;
 
 /// An open file or block device.
 pub struct SourceFile {
     fd: Arc<OwnedFd>,
     path: PathBuf,
     regular: bool,
+    /// True if no disk is ever waited for.
+    in_memory: bool,
     /// True if the path led to this file when it was opened; otherwise it says nothing about it.
     named: bool,
 }
@@ -76,7 +84,8 @@ impl SourceFile {
         check_type(path, &stat(path).map_err(failed)?)?;
         let fd = retry_on_intr(|| open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())).map_err(failed)?;
         let regular = check_type(path, &fstat(&fd).map_err(failed)?)?;
-        Ok(Self { fd: Arc::new(fd), path: path.to_owned(), regular, named: true })
+        let in_memory = is_on_tmpfs(&fd);
+        Ok(Self { fd: Arc::new(fd), path: path.to_owned(), regular, in_memory, named: true })
     }
 
     /// Takes a file that the caller has opened for reading, under the name of `path`. If this
@@ -86,7 +95,8 @@ impl SourceFile {
         let own = fstat(&fd).map_err(|errno| failure(path, errno))?;
         let regular = check_type(path, &own)?;
         let named = stat(path).is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino));
-        Ok(Self { fd, path: path.to_owned(), regular, named })
+        let in_memory = is_on_tmpfs(&fd);
+        Ok(Self { fd, path: path.to_owned(), regular, in_memory, named })
     }
 
     /// The open descriptor.
@@ -131,7 +141,6 @@ impl SourceFile {
         const EXT: u64 = 0xEF53;
         const XFS: u64 = 0x5846_5342;
         const BTRFS: u64 = 0x9123_683E;
-        const TMPFS: u64 = 0x0102_1994;
         const F2FS: u64 = 0xF2F5_2010;
         const BCACHEFS: u64 = 0xCA45_1A4E;
         fstatfs(&self.fd).is_ok_and(|fs| [EXT, XFS, BTRFS, TMPFS, F2FS, BCACHEFS].contains(&(fs.f_type as u64)))
@@ -147,6 +156,19 @@ impl SourceFile {
         }
     }
 
+    /// True if an extent can be read without a wait for the disk, as far as a look at some places
+    /// tells. What is not, the kernel may begin to read. False on file systems that do not tell, as
+    /// NFS and FUSE.
+    pub fn is_in_memory(&self, extent: Extent) -> bool {
+        let is_here = |at: u64| {
+            let mut byte = [0];
+            preadv2(&self.fd, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT).is_ok()
+        };
+        let Some(last) = extent.end().checked_sub(1) else { return true };
+        let mut places = (extent.start()..last).step_by(PROBED_BYTES as usize).chain([last]);
+        self.in_memory || places.all(is_here)
+    }
+
     /// Reads `bytes` from `offset`; a short read happens only at the end of the file.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
         let mut done = 0;
@@ -158,6 +180,13 @@ impl SourceFile {
         }
         Ok(done)
     }
+}
+
+/// The number of tmpfs, from statfs(2).
+const TMPFS: u64 = 0x0102_1994;
+
+fn is_on_tmpfs(fd: impl AsFd) -> bool {
+    fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS)
 }
 
 /// When a file's bytes, and when its state, changed last.

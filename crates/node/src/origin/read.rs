@@ -2,11 +2,12 @@
 //!
 //! Invariant: a piece is handed out only under a [`super::guard::LeasePin`] or after its bytes were
 //! compared with their hash. If the hashes of a leased file are kept ones, each chunk is compared
-//! at its first read. Checked reads hash on the calling thread (0.3 ms a MiB) and may wait
-//! for a disk; leased ones leave that to the receiver of the bytes.
+//! at its first read. Checked reads hash on the calling thread (0.3 ms a MiB); leased ones leave
+//! that to the receiver of the bytes. Both may wait for a disk, unless the bytes were brought into
+//! memory before.
 
-use super::{Origin, SourceError};
-use crate::source;
+use super::{Origin, SourceError, Unread};
+use crate::source::{self, Away};
 use bytes::Bytes;
 use std::sync::Arc;
 use vfield_block::extent::Extent;
@@ -35,6 +36,37 @@ impl Origin {
         self.read_extent(self.geometry().extent(chunk), &mut pieces)?;
         let Some(piece) = pieces.pop() else { unreachable!("a chunk is one piece") };
         Ok(piece)
+    }
+
+    /// True if an extent of the image can be read without a wait for the disk.
+    pub fn is_in_memory(&self, extent: Extent) -> bool {
+        let is_in_memory = |(part, zero): (Extent, bool)| zero || self.file.is_in_memory(part);
+        !self.reads.is_jammed() && source::runs(&self.tree, extent).into_iter().all(is_in_memory)
+    }
+
+    /// True for a chunk that is to be brought first.
+    pub fn is_away(&self, chunk: Chunk) -> bool {
+        self.geometry().is_data(chunk) && !self.is_in_memory(self.geometry().extent(chunk))
+    }
+
+    /// Reads an extent of the image into memory, and says how much of it, from its start, was
+    /// readable. Fails if that is nothing, or if the disk stands still.
+    pub async fn bring(&self, extent: Extent) -> Result<u64, Away> {
+        for (part, zero) in source::runs(&self.tree, extent) {
+            let read = if zero { Ok(()) } else { self.reads.read(&self.file, part).await };
+            match read {
+                Ok(()) => {}
+                Err(Unread::Still) => return Err(Away::Failing),
+                Err(Unread::Failed(at, errno)) => {
+                    let chunk = Chunk(at / self.geometry().chunk_bytes());
+                    tracing::warn!("{}: reading chunk {chunk}: {errno}", self.path().display());
+                    self.health.mark_bad(chunk);
+                    let start = self.geometry().extent(chunk).start();
+                    return if start > extent.start() { Ok(start - extent.start()) } else { Err(Away::Changed) };
+                }
+            }
+        }
+        Ok(extent.len())
     }
 
     /// Appends the pieces of an extent of the image, with adjacent chunks in as few pieces as

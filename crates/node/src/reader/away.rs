@@ -1,10 +1,12 @@
-//! Reads of an object at its own origin: from the object, else from others.
+//! Reads at an origin: from its file or object, else from others.
 //!
-//! Invariant: a read waits until the object or a peer has its bytes, and fails only if the object
+//! Invariant: a read waits until the source or a peer has its bytes, and fails only if the source
 //! changed and no peer holds them, or after the i/o timeout.
 
 use super::{ImageReader, WANT_BYTES};
-use crate::object_origin::{Away, ObjectOrigin};
+use crate::object_origin::ObjectOrigin;
+use crate::origin::Origin;
+use crate::source::Away;
 use std::sync::Arc;
 use std::time::Instant;
 use vfield_block::extent::Extent;
@@ -21,7 +23,7 @@ impl ImageReader {
         pieces: &mut Vec<Piece>,
     ) -> Result<u64, ReadError> {
         let chunks = self.image.geometry().covering(extent.take(WANT_BYTES));
-        let deadline = self.driver.look(|core| core.io_timeout()).map(|timeout| Instant::now() + timeout);
+        let deadline = self.deadline();
         object.prefetch(chunks.clone());
         let first = Chunk(chunks.start);
         loop {
@@ -33,11 +35,52 @@ impl ImageReader {
                 return Err(ReadError::TimedOut(extent));
             }
             let Err(why) = object.bring(first).await else { continue };
-            // Others may have it. Without another source the core answers at once.
-            match (self.wait(first.0..first.0 + 1, 0).await, why) {
-                (Ok(()), _) | (Err(ReadError::SourceChanged(_)), Away::Failing) => {}
-                (Err(error), _) => return Err(error),
+            self.ask_others(first, why).await?;
+        }
+    }
+
+    /// Appends the pieces of as long a part of `extent` as can be read; returns its length.
+    pub(super) async fn read_file(
+        &self,
+        origin: &Origin,
+        extent: Extent,
+        pieces: &mut Vec<Piece>,
+    ) -> Result<u64, ReadError> {
+        let deadline = self.deadline();
+        let first = Chunk(self.image.geometry().covering(extent).start);
+        loop {
+            let bring =
+                async { if origin.is_in_memory(extent) { Ok(extent.len()) } else { origin.bring(extent).await } };
+            let brought = match deadline {
+                None => bring.await,
+                Some(deadline) => {
+                    let limited = tokio::time::timeout_at(deadline.into(), bring).await;
+                    limited.map_err(|_| ReadError::TimedOut(extent))?
+                }
+            };
+            // What is in a bad place, the store may have from a peer.
+            let here = match brought {
+                Ok(length) => self.image.pieces(extent.take(length), pieces),
+                Err(_) => self.image.store().pieces_prefix(extent, pieces),
+            };
+            if here > 0 {
+                return Ok(here);
             }
+            self.ask_others(first, brought.err().unwrap_or(Away::Changed)).await?;
+        }
+    }
+
+    /// When a read that begins now is to fail.
+    fn deadline(&self) -> Option<Instant> {
+        self.driver.look(|core| core.io_timeout()).map(|timeout| Instant::now() + timeout)
+    }
+
+    /// Others may have a chunk that the source does not deliver. Without another source the core
+    /// answers at once: then it is asked for again if it fails, and an error if it changed.
+    async fn ask_others(&self, chunk: Chunk, why: Away) -> Result<(), ReadError> {
+        match (self.wait(chunk.0..chunk.0 + 1, 0).await, why) {
+            (Ok(()), _) | (Err(ReadError::SourceChanged(_)), Away::Failing) => Ok(()),
+            (Err(error), _) => Err(error),
         }
     }
 }

@@ -29,13 +29,14 @@ impl Serving<'_> {
             return self.answers.before(header.request, Body::Redirect(node));
         }
         survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
-        if image.object().is_some_and(|object| object.is_away(get.chunk)) {
-            return self.bring(&image, header, get.chunk);
+        let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
+        let answer = Answer { request: header.request, priority: header.priority, body };
+        if image.source().is_some_and(|source| source.is_away(get.chunk)) {
+            return self.bring(image, get.chunk, answer);
         }
         // An origin that has lost the bytes says so when the answer's turn comes.
         if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
-            let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
-            self.answer(&image, Answer { request: header.request, priority: header.priority, body });
+            self.answer(&image, answer);
         } else {
             self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
         }
@@ -76,7 +77,10 @@ impl Serving<'_> {
         if !image.slices().may_send(chunk, length_bytes, slice.groups, self.driver.now()) {
             return self.answers.refuse(request, Refusal::Whole);
         }
-        let body = Body::Slice { image: id, chunk, slice };
-        self.answer(&image, Answer { request, priority: Priority::Demand, body });
+        let answer = Answer { request, priority: Priority::Demand, body: Body::Slice { image: id, chunk, slice } };
+        if image.source().is_some_and(|source| source.is_away(chunk)) {
+            return self.bring(image, chunk, answer);
+        }
+        self.answer(&image, answer);
     }
 }

@@ -1,56 +1,57 @@
-//! Chunks that a peer waits for while an origin reads them from its object.
+//! Chunks that a peer waits for while an origin reads them from its object, or from a disk.
 //!
-//! If the store keeps failing, the peer is told to ask others, in words that do not lay blame on
+//! If the source keeps failing, the peer is told to ask others, in words that do not lay blame on
 //! this node.
 
 use super::super::answers::{Answer, Body};
 use super::Serving;
 use crate::driver::Reply;
 use crate::image::LocalImage;
-use crate::object_origin::Away;
+use crate::source::Away;
 use std::sync::Arc;
 use std::time::Instant;
 use vfield_core::chunk::Chunk;
 use vfield_core::image::ImageId;
-use vfield_core::wire::{FrameHeader, Priority, Refusal};
+use vfield_core::wire::Refusal;
 
-/// A chunk that came, or not.
+/// An answer whose chunk came, or not.
 #[derive(Debug)]
 pub struct Brought {
-    request: u64,
-    priority: Priority,
+    answer: Answer,
     image: ImageId,
-    chunk: Chunk,
     since: Instant,
     result: Result<(), Away>,
 }
 
 impl Serving<'_> {
-    /// Has a chunk brought, for a request that was taken in.
-    pub(super) fn bring(&mut self, image: &LocalImage, header: FrameHeader, chunk: Chunk) {
-        let Some(object) = image.object().cloned() else { return };
-        let FrameHeader { request, priority, .. } = header;
-        let (driver, id, image, since) = (Arc::clone(self.driver), self.id, image.id(), Instant::now());
+    /// Has a chunk brought, for the answer to a request that was taken in.
+    pub(super) fn bring(&mut self, image: Arc<LocalImage>, chunk: Chunk, answer: Answer) {
+        let (driver, id, request, since) = (Arc::clone(self.driver), self.id, answer.request, Instant::now());
         let brings = async move {
-            let result = object.bring(chunk).await;
-            driver.reply(id, Reply::Brought(Brought { request, priority, image, chunk, since, result }));
+            let result = match image.source() {
+                Some(source) => source.bring(chunk).await,
+                None => Ok(()),
+            };
+            let brought = Brought { answer, image: image.id(), since, result };
+            driver.reply(id, Reply::Brought(brought));
         };
         self.waiting.begin(request, Box::pin(brings));
     }
 
     /// Queues the answer, unless the request was cancelled meanwhile.
-    pub(super) fn brought(&mut self, brought: Brought) {
-        let Brought { request, priority, image, chunk, since, result } = brought;
-        if !self.waiting.ended(request) {
+    pub(super) fn brought(&mut self, Brought { mut answer, image, since, result }: Brought) {
+        if !self.waiting.ended(answer.request) {
             return;
         }
         match result {
             Ok(()) => {
-                let body = Body::Chunk { image, chunk, waited: since.elapsed() };
-                self.serve(image, Answer { request, priority, body });
+                if let Body::Chunk { waited, .. } = &mut answer.body {
+                    *waited += since.elapsed();
+                }
+                self.serve(image, answer);
             }
-            Err(Away::Changed) => self.answers.refuse(request, Refusal::SourceChanged),
-            Err(Away::Failing) => self.answers.refuse(request, Refusal::Busy),
+            Err(Away::Changed) => self.answers.refuse(answer.request, Refusal::SourceChanged),
+            Err(Away::Failing) => self.answers.refuse(answer.request, Refusal::Busy),
         }
     }
 }
