@@ -368,7 +368,9 @@ impl ObjectOrigin {
                     return;
                 }
             };
-            compared.bad().for_each(|bad| self.health.mark_bad(bad));
+            for bad in compared.bad() {
+                self.health.mark_bad(bad);
+            }
             let mut state = self.lock();
             state.runs.keep(compared, &self.tree);
             state.under_way.end(chunks.start);

@@ -248,8 +248,8 @@ pub struct ImageStatus {
     /// What becomes of it if it is rubbish.
     #[serde(default)]
     pub rubbish: Option<RubbishStatus>,
-    /// Chunks that a reader of this node waits for because no live node can deliver them, and that of
-    /// its longest read from 10 s on.
+    /// Chunks that a reader of this node waits for because no live node can deliver them. That of
+    /// its longest read too, from 10 s on.
     pub waiting: Vec<WaitingChunk>,
 }
 

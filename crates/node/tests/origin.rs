@@ -410,7 +410,7 @@ fn block_devices_are_checked() {
     drop((writer, origin));
 }
 
-/// What no memory has is read on another thread first; then it is in memory.
+/// Bytes that are in no memory are read into it by another thread first.
 #[test]
 fn what_only_a_disk_has_is_brought() {
     // On a disk: there is nothing to wait for in a tmpfs.
@@ -426,7 +426,7 @@ fn what_only_a_disk_has_is_brought() {
     assert!(!origin.is_in_memory(extent));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     assert_eq!(runtime.block_on(origin.bring(extent)), Ok(extent.len()));
-    // Some file systems do not tell what is in memory.
+    // Some file systems do not tell.
     assert_eq!((origin.is_in_memory(extent), origin.is_away(Chunk(3))), (tells, !tells));
     assert_eq!(read_all(&origin), Ok(bytes));
     // The end of a file that became shorter is found when it is read.

@@ -1,6 +1,6 @@
-//! An origin whose disk stands still, as under a file server that is gone: its other images are
-//! read, it says what is the matter, and reads go on with the disk.
+//! An origin whose disk stands still, as that of a file server that is gone.
 //!
+//! Its other images are read, it says why this one is not, and reads go on with the disk.
 //! The disk is a mount of another field. Its daemon is stopped: then reads of files on it wait in
 //! the kernel.
 

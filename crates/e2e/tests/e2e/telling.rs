@@ -46,8 +46,8 @@ fn a_read_that_waits_is_told_with_who_had_it_and_so_is_its_end() -> Outcome {
         nodes[0].says(&format!("{origin} had it last, and died"), NEWS)?;
         let _again = vfield.serve(lab.host(0), &[image]).name("origin").ready()?;
         reader.join().expect("the reader does not panic")?;
-        // A machine that is busy may take the new origin for dead and wait once more: each wait has
-        // one line for its beginning, however many reads wait, and one for its end.
+        // A busy machine may take the new origin for dead, and wait once more. Each wait has one
+        // line for its beginning, however many reads wait, and one for its end.
         let process = nodes[0].process();
         wait_until("as many ends as beginnings", NEWS, || {
             let log = process.log();

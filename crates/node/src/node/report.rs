@@ -150,8 +150,8 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
     }
 }
 
-/// The chunks that nobody can be asked for, and the one of the read that waits longest, if for
-/// long: whoever was asked for that one may be silent.
+/// The chunks that nobody can be asked for, and that of the read that waits longest, if for long: a
+/// holder may be silent.
 fn waiting(vain: &[Waited], longest: Option<&LongestWait>) -> Vec<WaitingChunk> {
     let chunk = |chunk: Chunk, wait: Duration, why: &dyn Display| WaitingChunk {
         chunk: chunk.0,

@@ -1,9 +1,9 @@
 //! Reads that wait for the disk of a file, or for the machine that serves it.
 //!
 //! The threads of a node answer peers, gossip, readers and `vfield status`. None of them may wait
-//! for a disk that stands still, or for a file server that is gone. So what is not in memory is
-//! read first, on threads that may wait: after that it is there. Invariant: at most [`READS_MAX`]
-//! threads wait for one file, however many ask.
+//! for a disk that stands still, or for a file server that is gone. So bytes that are in no memory
+//! are read into it first, on threads that may wait. Invariant: at most [`READS_MAX`] threads wait
+//! for one file, however many ask.
 
 use super::file::SourceFile;
 use crate::source::PATIENCE;
@@ -20,9 +20,9 @@ const READS_MAX: usize = 32;
 /// A disk that has ended no read for so long stands still. One with a full queue ends some each
 /// second; one that tries a bad sector again may take longer.
 const STILL: Duration = Duration::from_secs(5);
-/// With all reads under way, and none ended for so long, a look at what is in memory might wait too:
-/// it makes the kernel read ahead, and a full queue holds that up. A disk at work ends some reads
-/// in this time.
+/// With all reads under way, and none ended for so long, a look at the memory might wait too. It
+/// makes the kernel read ahead, and a full queue holds that up. A disk at work ends some reads in
+/// this time.
 const JAMMED: Duration = Duration::from_millis(100);
 /// Bytes that are read with one call; they are not kept.
 const STEP_BYTES: usize = 64 << 10;
@@ -64,9 +64,8 @@ impl Default for DiskReads {
 }
 
 impl DiskReads {
-    /// Reads an extent, so that it is in memory. Gives up if the disk stands still and this has
-    /// taken [`PATIENCE`], or if it has read at this one place for as long as a disk that stands
-    /// still. Needs a Tokio runtime.
+    /// Reads an extent, so that it is in memory. Gives up after [`PATIENCE`] if the disk stands
+    /// still, and if this one read takes as long as that. Needs a Tokio runtime.
     pub async fn read(&self, file: &SourceFile, extent: Extent) -> Result<(), Unread> {
         let begun = Arc::new(OnceLock::new());
         let (room, under_way) = (Arc::clone(&self.room), Arc::clone(&self.under_way));
@@ -99,7 +98,7 @@ impl DiskReads {
         lock(&self.under_way).silent(Instant::now()).filter(|silent| *silent >= STILL)
     }
 
-    /// True if even a look at what is in memory might wait for the disk.
+    /// True if even a look at the memory might wait for the disk.
     pub fn is_jammed(&self) -> bool {
         lock(&self.under_way).is_jammed(Instant::now())
     }

@@ -157,8 +157,8 @@ impl SourceFile {
     }
 
     /// True if an extent can be read without a wait for the disk, as far as a look at some places
-    /// tells. What is not, the kernel may begin to read. False on file systems that do not tell, as
-    /// NFS and FUSE.
+    /// tells. Else the kernel may begin to read it. False on file systems that do not tell, as NFS
+    /// and FUSE.
     pub fn is_in_memory(&self, extent: Extent) -> bool {
         let is_here = |at: u64| {
             let mut byte = [0];

@@ -19,7 +19,8 @@ pub enum OriginState {
     Intact,
     /// Each chunk is hashed before it is sent; none was found changed.
     Checked,
-    /// An object whose store does not deliver now. Chunks that are in stores are still read.
+    /// Its disk, or the store of an object, does not deliver now. Chunks that are in the stores of
+    /// nodes are still read.
     Unreachable {
         /// The reason, in words.
         why: String,
@@ -41,11 +42,14 @@ pub struct Health {
 }
 
 impl Health {
-    /// Notes that a data chunk is unreadable, or differs from the published one.
-    pub fn mark_bad(&self, chunk: Chunk) {
+    /// Notes that a data chunk is unreadable, or differs from the published one. True at the first
+    /// time.
+    pub fn mark_bad(&self, chunk: Chunk) -> bool {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, ranges) = failures.get_or_insert_with(|| (SystemTime::now(), Vec::new()));
+        let is_new = !ranges.iter().any(|range| range.contains(&chunk.0));
         insert(ranges, chunk.0);
+        is_new
     }
 
     /// The state "changed", if anything failed.

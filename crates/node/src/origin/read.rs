@@ -59,8 +59,9 @@ impl Origin {
                 Err(Unread::Still) => return Err(Away::Failing),
                 Err(Unread::Failed(at, errno)) => {
                     let chunk = Chunk(at / self.geometry().chunk_bytes());
-                    tracing::warn!("{}: reading chunk {chunk}: {errno}", self.path().display());
-                    self.health.mark_bad(chunk);
+                    if self.health.mark_bad(chunk) {
+                        tracing::warn!("{}: reading chunk {chunk}: {errno}", self.path().display());
+                    }
                     let start = self.geometry().extent(chunk).start();
                     return if start > extent.start() { Ok(start - extent.start()) } else { Err(Away::Changed) };
                 }

@@ -58,7 +58,7 @@ impl ImageReader {
                     limited.map_err(|_| ReadError::TimedOut(extent))?
                 }
             };
-            // What is in a bad place, the store may have from a peer.
+            // The store may have the bytes of a bad place, from a peer.
             let here = match brought {
                 Ok(length) => self.image.pieces(extent.take(length), pieces),
                 Err(_) => self.image.store().pieces_prefix(extent, pieces),
