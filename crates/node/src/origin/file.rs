@@ -17,6 +17,9 @@ use vfield_block::extent::Extent;
 /// memory, and the last byte of all, the rest mostly is.
 const PROBED_BYTES: u64 = 64 << 10;
 
+/// A kernel's pages are of this length at least.
+const PAGE_BYTES: u64 = 4096;
+
 /// An open file or block device.
 pub struct SourceFile {
     fd: Arc<OwnedFd>,
@@ -165,7 +168,8 @@ impl SourceFile {
             preadv2(&self.fd, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT).is_ok()
         };
         let Some(last) = extent.end().checked_sub(1) else { return true };
-        let mut places = (extent.start()..last).step_by(PROBED_BYTES as usize).chain([last]);
+        let last_page = (last / PAGE_BYTES != extent.start() / PAGE_BYTES).then_some(last);
+        let mut places = (extent.start()..=last).step_by(PROBED_BYTES as usize).chain(last_page);
         self.in_memory || places.all(is_here)
     }
 
