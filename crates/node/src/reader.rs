@@ -132,8 +132,11 @@ impl ImageReader {
         let mut pieces = Vec::new();
         let wanted = extent.take(WANT_BYTES);
         if let Some(Source::File(origin)) = self.image.source() {
+            let since = Instant::now();
             let here = self.read_file(origin, wanted, &mut pieces).await?;
+            self.note(wanted.take(here));
             self.driver.counters.from_store(here);
+            self.driver.counters.delays.add(since.elapsed());
             return Ok(pieces);
         }
         let mut here = self.image.pieces(extent, &mut pieces);

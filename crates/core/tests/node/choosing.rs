@@ -4,6 +4,7 @@
 use crate::company::{Asked, Company, STEP, Says, chunks, peers};
 use std::time::Duration;
 use vfield_block::source::ReadError;
+use vfield_core::fetch::Why;
 use vfield_core::identity::NodeId;
 use vfield_core::misdeed::Misdeed;
 use vfield_core::node::{Input, Output};
@@ -154,4 +155,20 @@ fn only_refusals_of_announced_chunks_are_false_claims() {
     assert_eq!(asked.peer, 10);
     company.refuse(asked);
     assert_eq!(company.node.misdeeds().of(Misdeed::FalseClaims), 0);
+}
+
+/// The reason tells whether an origin has to be found, or one that is there to be mended.
+#[test]
+fn a_read_in_vain_says_whether_there_is_an_origin() {
+    let why = |members: &[Says]| {
+        let mut company = Company::settled(members);
+        let mut asked = company.read(5);
+        while let Some(next) = asked.pop() {
+            asked.extend(company.refuse(next));
+        }
+        company.node.images()[0].waiting.first().map(|waited| waited.why)
+    };
+    assert_eq!(why(&[Says::reader(3)]), Some(Why::NoHolder));
+    assert_eq!(why(&[Says::store(3)]), Some(Why::Refused));
+    assert_eq!(why(&[Says::store(3), Says::origin(1)]), Some(Why::Undelivered));
 }

@@ -49,6 +49,11 @@ impl ImageReader {
         let deadline = self.deadline();
         let first = Chunk(self.image.geometry().covering(extent).start);
         loop {
+            // The store has the bytes of a bad place, if a peer had them.
+            let here = self.image.store().pieces_prefix(extent, pieces);
+            if here > 0 {
+                return Ok(here);
+            }
             let bring =
                 async { if origin.is_in_memory(extent) { Ok(extent.len()) } else { origin.bring(extent).await } };
             let brought = match deadline {
@@ -58,15 +63,17 @@ impl ImageReader {
                     limited.map_err(|_| ReadError::TimedOut(extent))?
                 }
             };
-            // The store may have the bytes of a bad place, from a peer.
-            let here = match brought {
-                Ok(length) => self.image.pieces(extent.take(length), pieces),
-                Err(_) => self.image.store().pieces_prefix(extent, pieces),
+            let why = match brought {
+                Ok(length) => {
+                    let here = self.image.pieces(extent.take(length), pieces);
+                    if here > 0 {
+                        return Ok(here);
+                    }
+                    Away::Changed
+                }
+                Err(why) => why,
             };
-            if here > 0 {
-                return Ok(here);
-            }
-            self.ask_others(first, brought.err().unwrap_or(Away::Changed)).await?;
+            self.ask_others(first, why).await?;
         }
     }
 
