@@ -157,7 +157,7 @@ fn only_refusals_of_announced_chunks_are_false_claims() {
     assert_eq!(company.node.misdeeds().of(Misdeed::FalseClaims), 0);
 }
 
-/// The reason tells whether an origin has to be found, or one that is there to be mended.
+/// The reason tells whether an origin has to be started or to be mended.
 #[test]
 fn a_read_in_vain_says_whether_there_is_an_origin() {
     let why = |members: &[Says]| {
