@@ -14,6 +14,7 @@ use vfield_block::source::Allocation;
 use vfield_core::chunk::Chunk;
 use vfield_core::hash_tree::HashTree;
 use vfield_core::image::{Header, ImageId};
+use vfield_core::wire::Priority;
 
 /// For so long a peer or reader waits while the source fails; then it may ask others. A read goes
 /// on within a second if a node has its bytes, so this is less.
@@ -85,9 +86,9 @@ impl Source {
 
     /// Reads a chunk into memory, and waits for it. Fails if the source has other bytes, or if it
     /// does not deliver for [`PATIENCE`].
-    pub async fn bring(&self, chunk: Chunk) -> Result<(), Away> {
+    pub async fn bring(&self, chunk: Chunk, priority: Priority) -> Result<(), Away> {
         match self {
-            Self::File(origin) => origin.bring(origin.geometry().extent(chunk)).await.map(drop),
+            Self::File(origin) => origin.bring(origin.geometry().extent(chunk), priority).await.map(drop),
             Self::Object(origin) => origin.bring(chunk).await,
         }
     }

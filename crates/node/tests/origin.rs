@@ -16,6 +16,7 @@ use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::hash_tree::{TreeBuilder, hash_chunk};
 use vfield_core::image::ImageId;
+use vfield_core::wire::Priority;
 use vfield_node::origin::guard::{DRAIN_MAX, SETTLE};
 use vfield_node::origin::{Origin, OriginState, Progress, PublishError, SourceError};
 use vfield_node::source;
@@ -427,13 +428,13 @@ fn what_only_a_disk_has_is_brought() {
         !origin.is_in_memory(extent)
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    assert_eq!(runtime.block_on(origin.bring(extent)), Ok(extent.len()));
+    assert_eq!(runtime.block_on(origin.bring(extent, Priority::Demand)), Ok(extent.len()));
     // Some file systems do not tell.
     assert_eq!((origin.is_in_memory(extent), origin.is_away(Chunk(3))), (tells, !tells));
     assert_eq!(read_all(&origin), Ok(bytes));
     // The end of a file that became shorter is found when it is read.
     open_for_writing(&path).set_len(20 * SIZE).expect("cut");
-    assert_eq!(runtime.block_on(origin.bring(extent)), Ok(extent.len()));
+    assert_eq!(runtime.block_on(origin.bring(extent, Priority::Demand)), Ok(extent.len()));
     assert!(matches!(origin.read(Chunk(30)), Err(SourceError::Changed { .. })));
 }
 

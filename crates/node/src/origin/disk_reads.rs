@@ -14,9 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use vfield_block::extent::Extent;
+use vfield_core::wire::Priority;
 
 /// Most reads under way: as many as a disk takes at once.
 const READS_MAX: usize = 32;
+/// Most of them for stores that fill: readers wait for no more than these.
+const FILLS_MAX: usize = READS_MAX / 2;
 /// A disk that has ended no read for so long stands still. One with a full queue ends some each
 /// second; one that tries a bad sector again may take longer.
 const STILL: Duration = Duration::from_secs(5);
@@ -40,6 +43,7 @@ pub enum Unread {
 #[derive(Debug)]
 pub struct DiskReads {
     room: Arc<Semaphore>,
+    room_for_fills: Arc<Semaphore>,
     under_way: Arc<Mutex<UnderWay>>,
 }
 
@@ -59,20 +63,26 @@ struct Turn {
 impl Default for DiskReads {
     fn default() -> Self {
         let under_way = UnderWay { begun: BTreeMap::new(), next: 0, ended: Instant::now() };
-        Self { room: Arc::new(Semaphore::new(READS_MAX)), under_way: Arc::new(Mutex::new(under_way)) }
+        let [room, room_for_fills] = [READS_MAX, FILLS_MAX].map(|reads| Arc::new(Semaphore::new(reads)));
+        Self { room, room_for_fills, under_way: Arc::new(Mutex::new(under_way)) }
     }
 }
 
 impl DiskReads {
     /// Reads an extent, so that it is in memory. Gives up after [`PATIENCE`] if the disk stands
     /// still, and if this one read takes as long as that. Needs a Tokio runtime.
-    pub async fn read(&self, file: &SourceFile, extent: Extent) -> Result<(), Unread> {
+    pub async fn read(&self, file: &SourceFile, extent: Extent, priority: Priority) -> Result<(), Unread> {
         let begun = Arc::new(OnceLock::new());
         let (room, under_way) = (Arc::clone(&self.room), Arc::clone(&self.under_way));
+        let room_for_fills = (priority == Priority::Fill).then(|| Arc::clone(&self.room_for_fills));
         let (fd, started) = (Arc::clone(file.fd()), Arc::clone(&begun));
         let reading = async move {
-            // It is closed by nobody.
-            let room = room.acquire_owned().await;
+            // They are closed by nobody.
+            let room_for_fills = match room_for_fills {
+                Some(room) => Some(room.acquire_owned().await),
+                None => None,
+            };
+            let room = (room_for_fills, room.acquire_owned().await);
             let read = move || {
                 let _ = started.set(Instant::now());
                 let turn = Turn::begin(under_way);
@@ -177,5 +187,19 @@ mod tests {
         assert!(under_way.is_jammed(after(14_000)));
         under_way.ended = after(13_950);
         assert!(!under_way.is_jammed(after(14_000)));
+    }
+
+    #[tokio::test]
+    async fn a_reader_does_not_wait_behind_stores_that_fill() {
+        let bytes = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(bytes.path(), [7; 9000]).expect("written");
+        let (file, reads) = (SourceFile::open(bytes.path()).expect("it is there"), DiskReads::default());
+        let read = |priority| reads.read(&file, Extent::from(0..9000), priority);
+        let filling = reads.room_for_fills.acquire_many(FILLS_MAX as u32).await.expect("it is open");
+        let mut fill = std::pin::pin!(read(Priority::Fill));
+        assert!(tokio::time::timeout(Duration::ZERO, &mut fill).await.is_err());
+        assert_eq!((read(Priority::Demand).await, read(Priority::ReadAhead).await), (Ok(()), Ok(())));
+        drop(filling);
+        assert_eq!(fill.await, Ok(()));
     }
 }

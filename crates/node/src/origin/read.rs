@@ -14,6 +14,7 @@ use vfield_block::extent::Extent;
 use vfield_block::source::{FilePiece, Piece, ReadError};
 use vfield_core::chunk::Chunk;
 use vfield_core::hash_tree::verify;
+use vfield_core::wire::Priority;
 
 impl SourceError {
     /// The same, for a reader of `extent`.
@@ -51,9 +52,9 @@ impl Origin {
 
     /// Reads an extent of the image into memory, and says how much of it, from its start, was
     /// readable. Fails if that is nothing, or if the disk stands still.
-    pub async fn bring(&self, extent: Extent) -> Result<u64, Away> {
+    pub async fn bring(&self, extent: Extent, priority: Priority) -> Result<u64, Away> {
         for (part, zero) in source::runs(&self.tree, extent) {
-            let read = if zero { Ok(()) } else { self.reads.read(&self.file, part).await };
+            let read = if zero { Ok(()) } else { self.reads.read(&self.file, part, priority).await };
             match read {
                 Ok(()) => {}
                 Err(Unread::Still) => return Err(Away::Failing),

@@ -12,6 +12,7 @@ use std::time::Instant;
 use vfield_block::extent::Extent;
 use vfield_block::source::{Piece, ReadError};
 use vfield_core::chunk::Chunk;
+use vfield_core::wire::Priority;
 
 impl ImageReader {
     /// Appends the pieces of as long a part of `extent` as is here once its first chunk is; returns
@@ -54,8 +55,13 @@ impl ImageReader {
             if here > 0 {
                 return Ok(here);
             }
-            let bring =
-                async { if origin.is_in_memory(extent) { Ok(extent.len()) } else { origin.bring(extent).await } };
+            let bring = async {
+                if origin.is_in_memory(extent) {
+                    Ok(extent.len())
+                } else {
+                    origin.bring(extent, Priority::Demand).await
+                }
+            };
             let brought = match deadline {
                 None => bring.await,
                 Some(deadline) => {

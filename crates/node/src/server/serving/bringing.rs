@@ -29,7 +29,7 @@ impl Serving<'_> {
         let (driver, id, request, since) = (Arc::clone(self.driver), self.id, answer.request, Instant::now());
         let brings = async move {
             let result = match image.source() {
-                Some(source) => source.bring(chunk).await,
+                Some(source) => source.bring(chunk, answer.priority).await,
                 None => Ok(()),
             };
             let brought = Brought { answer, image: image.id(), since, result };
