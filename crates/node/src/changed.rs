@@ -10,6 +10,7 @@ use crate::object_origin::{Condition, ObjectOrigin};
 use crate::origin::{Origin, OriginState};
 use crate::source::Source;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vfield_core::image::ImageId;
@@ -58,10 +59,14 @@ async fn watch_object(driver: &Driver, image: &LocalImage, object: &ObjectOrigin
             drop(condition.wait_for(is_new).await);
         } else if tokio::time::timeout(TROUBLE, condition.wait_for(is_new)).await.is_err() {
             let why = condition.borrow().trouble.clone().unwrap_or_default();
-            driver.warn(format!("{address} does not deliver: {why}; reads go on from stores, or wait"));
+            warn_of_trouble(driver, object.path(), &why);
             told = true;
         }
     }
+}
+
+fn warn_of_trouble(driver: &Driver, source: &Path, why: &str) {
+    driver.warn(format!("{} does not deliver: {why}; reads go on from stores, or wait", source.display()));
 }
 
 /// Looks at the file behind an image again and again; never returns. A look may wait for another
@@ -81,15 +86,12 @@ async fn look(image: &Arc<LocalImage>) {
 
 /// Warns each time that the disk under a file stands still; never returns.
 async fn watch_disk(driver: &Driver, origin: &Origin) {
-    let path = origin.path().display();
     let mut told = false;
     loop {
         let still = origin.still();
         match &still {
-            Some(why) if !told => {
-                driver.warn(format!("{path} does not deliver: {why}; reads go on from stores, or wait"));
-            }
-            None if told => tracing::info!("{path} delivers again"),
+            Some(why) if !told => warn_of_trouble(driver, origin.path(), why),
+            None if told => tracing::info!("{} delivers again", origin.path().display()),
             _ => {}
         }
         told = still.is_some();
