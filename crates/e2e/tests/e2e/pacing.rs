@@ -12,16 +12,17 @@ use vfield_lab::process::run;
 use vfield_lab::{Daemon, Lab, daemon};
 
 /// Bytes a second: so few that a machine with much other work keeps up. A transfer of
-/// [`IMAGE_BYTES`] takes some seconds.
+/// [`TO_BYTES`] takes some seconds.
 const LIMIT: f64 = 3e6;
-const IMAGE_BYTES: u64 = 12 * MIB + 777;
+/// More than is measured on a machine that keeps up.
+const IMAGE_BYTES: u64 = 48 * MIB + 777;
 /// The measured part: bytes at the beginning are those of the greeting, and of credit.
 const FROM_BYTES: u64 = 2 * MIB;
 const TO_BYTES: u64 = 10 * MIB;
 /// Length of a part of the measured time: some tenths of a second.
 const PART_BYTES: u64 = MIB;
-/// A busy machine falls behind its limit now and then, but not in each part of the transfer; a
-/// limit that counts bytes twice is at a half in all of them.
+/// A busy machine falls behind its limit, at times for many parts of the transfer, but not in each
+/// one up to the image's end. A limit that counts bytes twice is at a half in all of them.
 const SHARE_MIN: f64 = 0.85;
 /// Above the limit nothing is forgiven but the accuracy that the document promises.
 const SHARE_MAX: f64 = 1.03;
@@ -33,28 +34,27 @@ fn moved(status: &Value) -> u64 {
         .sum()
 }
 
-/// Bytes a second at which a node moves chunks, as it says itself: over all of the measured time,
-/// and in its fastest part.
-fn rates(node: &Daemon) -> Result<(f64, f64), Failed> {
+/// Shares of the limit at which a node moves chunks, as it says itself: over all of the measured
+/// time, and in its fastest part. It is measured until one part is fast enough, or to the end.
+fn shares(node: &Daemon, limit: f64) -> Result<(f64, f64), Failed> {
     let at = |bytes: u64| -> Result<(f64, u64), Failed> {
         node.wait_status("moved", daemon::FILL_LIMIT, |status| moved(status) >= bytes)?;
         let status = node.status()?;
         Ok((status["uptime_s"].as_f64().unwrap_or_default(), moved(&status)))
     };
-    let rate = |from: &(f64, u64), to: &(f64, u64)| (to.1 - from.1) as f64 / (to.0 - from.0);
+    let share = |from: &(f64, u64), to: &(f64, u64)| (to.1 - from.1) as f64 / (to.0 - from.0) / limit;
     let first = at(FROM_BYTES)?;
     let (mut last, mut fastest) = (first, 0.0_f64);
-    while last.1 < TO_BYTES {
+    while last.1 < TO_BYTES || (fastest <= SHARE_MIN && last.1 + PART_BYTES < IMAGE_BYTES) {
         let next = at(last.1 + PART_BYTES)?;
-        fastest = fastest.max(rate(&last, &next));
+        fastest = fastest.max(share(&last, &next));
         last = next;
     }
-    Ok((rate(&first, &last), fastest))
+    Ok((share(&first, &last), fastest))
 }
 
 fn keeps(node: &Daemon, limit: f64) -> Outcome {
-    let (all, fastest) = rates(node)?;
-    let [all, fastest] = [all, fastest].map(|rate| rate / limit);
+    let (all, fastest) = shares(node, limit)?;
     assert!(all < SHARE_MAX && fastest > SHARE_MIN, "{all:.3} of the limit, {fastest:.3} in the fastest part");
     Ok(())
 }
@@ -137,13 +137,14 @@ fn held(status: &Value, image: &str) -> u64 {
 fn the_limit_of_an_image_slows_no_other_one_down() -> Outcome {
     let lab = Lab::best(2)?;
     let vfield = vfield();
-    let slow = random_file(&lab.dir().join("slow.img"), IMAGE_BYTES, 1)?;
-    let fast = random_file(&lab.dir().join("fast.img"), IMAGE_BYTES, 2)?;
+    let image_bytes = 12 * MIB + 777;
+    let slow = random_file(&lab.dir().join("slow.img"), image_bytes, 1)?;
+    let fast = random_file(&lab.dir().join("fast.img"), image_bytes, 2)?;
     let limit = ["--image-limit-up", "slow.img=1MB"];
     let origin = vfield.serve(lab.host(0), &[&slow, &fast]).args(&limit).name("origin").ready()?;
     let both = ["--join-boost", "9", "--image", "slow.img", "--image", "fast.img"];
     let node = vfield.join(lab.host(1), origin.addr()).store("all").args(&both).ready()?;
-    node.wait_status("the other image", daemon::FILL_LIMIT, |status| held(status, "fast.img") >= IMAGE_BYTES)?;
+    node.wait_status("the other image", daemon::FILL_LIMIT, |status| held(status, "fast.img") >= image_bytes)?;
     let slow_bytes = held(&node.status()?, "slow.img");
     assert!(slow_bytes < 8 * MIB, "{slow_bytes} bytes of the limited image came meanwhile");
     assert_eq!(node.status()?["misdeeds"]["drags"], 0);
