@@ -192,6 +192,10 @@ fn image_text(image: &ImageStatus) -> String {
             &format!("  spoiled    {} chunks on the disk, which were fetched again or left out", image.spoiled_chunks),
         );
     }
+    if image.withheld_chunks > 0 {
+        let chunks = image.withheld_chunks;
+        line(&mut out, &format!("  withheld   {chunks} chunks, which the disk does not deliver: others are asked"));
+    }
     if image.taken_over_bytes > 0 {
         line(&mut out, &format!("  taken over {} from the daemon before this one", human(image.taken_over_bytes)));
     }

@@ -116,6 +116,9 @@ fn a_store_on_a_disk_is_called_so_and_its_faults_are_counted() {
     assert!(!text(&status).contains("spoiled"));
     status.node.images[0].spoiled_chunks = 3;
     assert!(text(&status).contains("  spoiled    3 chunks on the disk"), "{}", text(&status));
+    assert!(!text(&status).contains("withheld"));
+    status.node.images[0].withheld_chunks = 64;
+    assert!(text(&status).contains("  withheld   64 chunks, which the disk does not deliver"), "{}", text(&status));
 }
 
 #[test]

@@ -349,6 +349,15 @@ impl Geometry {
         extent.start() / size..extent.end().div_ceil(size).min(self.data_chunks())
     }
 
+    /// The extent of all data chunks that an extent touches.
+    pub fn whole(&self, extent: Extent) -> Extent {
+        let chunks = self.covering(extent);
+        match chunks.end.checked_sub(1).filter(|last| *last >= chunks.start) {
+            Some(last) => Extent::from(self.extent(Chunk(chunks.start)).start()..self.extent(Chunk(last)).end()),
+            None => extent,
+        }
+    }
+
     /// The number of chunks in the level below `level`.
     fn children_total(&self, level: usize) -> u64 {
         if level == 0 { self.starts[0] } else { self.starts[level] - self.starts[level - 1] }

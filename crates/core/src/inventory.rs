@@ -3,7 +3,8 @@
 //!
 //! Every chunk here is in one class.
 //!
-//! - *Stored*: committed to, counted against the capacity.
+//! - *Stored*: committed to, counted against the capacity. One that its disk does not deliver is
+//!   *withheld*: it is not here, though its room is taken. Its bytes may pass through meanwhile.
 //! - *Transient*: relayed or read recently, within a bound of its own, evicted least recently used
 //!   first.
 //! - *Zero*: known to be all zeros, without cost.
@@ -22,6 +23,8 @@ use std::ops::Range;
 pub struct Inventory {
     geometry: Geometry,
     stored: Bits,
+    /// Stored chunks that a disk does not deliver now.
+    withheld: Bits,
     zero: Bits,
     /// Transient chunks by when they were used last, and the inverse.
     by_use: BTreeMap<u64, Chunk>,
@@ -41,6 +44,7 @@ impl Inventory {
         Self {
             geometry,
             stored: Bits::default(),
+            withheld: Bits::default(),
             zero: Bits::default(),
             by_use: BTreeMap::new(),
             transient: BTreeMap::new(),
@@ -74,10 +78,11 @@ impl Inventory {
 
     /// True if a read of `chunk` needs no peer.
     pub fn is_here(&self, chunk: Chunk) -> bool {
-        self.stored.contains(chunk) || self.transient.contains_key(&chunk) || self.is_zero(chunk)
+        let is_delivered = self.stored.contains(chunk) && !self.withheld.contains(chunk);
+        is_delivered || self.transient.contains_key(&chunk) || self.is_zero(chunk)
     }
 
-    /// True if the store has it.
+    /// True if the store has it, though it may be withheld.
     pub fn is_stored(&self, chunk: Chunk) -> bool {
         self.stored.contains(chunk)
     }
@@ -119,6 +124,9 @@ impl Inventory {
     /// transient.
     pub fn insert(&mut self, chunk: Chunk, keep: bool) {
         if self.stored.contains(chunk) {
+            if self.withheld.contains(chunk) {
+                self.used(chunk, true);
+            }
             return;
         }
         if keep && self.stored.count() < self.capacity {
@@ -134,7 +142,29 @@ impl Inventory {
     pub fn lose(&mut self, chunk: Chunk) -> bool {
         let was_transient = self.transient.contains_key(&chunk);
         self.forget_use(chunk);
+        self.withheld.remove(chunk);
         self.stored.remove(chunk) || was_transient
+    }
+
+    /// Notes that the disk does not deliver a stored chunk; false if it is not stored, and then it
+    /// is not here any more.
+    pub fn withhold(&mut self, chunk: Chunk) -> bool {
+        let is_stored = self.stored.contains(chunk);
+        if is_stored {
+            self.withheld.insert(chunk);
+        } else {
+            self.forget_use(chunk);
+        }
+        is_stored
+    }
+
+    /// The disk delivers a chunk again; false if it was not withheld.
+    pub fn release(&mut self, chunk: Chunk) -> bool {
+        let was_withheld = self.withheld.remove(chunk);
+        if was_withheld {
+            self.forget_use(chunk);
+        }
+        was_withheld
     }
 
     /// The store takes no more than it has now.
@@ -169,6 +199,7 @@ impl Inventory {
     /// Takes a chunk out of the store; it stays transient, as if it had just been used.
     pub fn demote(&mut self, chunk: Chunk) {
         if self.stored.remove(chunk) {
+            self.withheld.remove(chunk);
             self.used(chunk, true);
         }
     }

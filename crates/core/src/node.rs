@@ -318,6 +318,8 @@ impl Node {
             Input::Corrupt(request) => self.corrupt(request),
             Input::Unusable(request) => self.unusable(request),
             Input::Spoiled { image, chunks } => self.spoiled(image, &chunks),
+            Input::Withheld { image, chunks } => self.withheld(image, &chunks),
+            Input::Released { image, chunks } => self.released(image, &chunks),
             Input::Full(image) => self.full(image),
             Input::Roomy(image) => self.roomy(image),
             Input::Refused(request, refusal) => self.refused(request, refusal),

@@ -29,6 +29,10 @@ except OSError:
     pass
 print(done)";
 
+/// A file system to which nothing can be written: whoever tries waits. Thawed at the end.
+#[derive(Debug)]
+pub struct Frozen<'a>(&'a Tree);
+
 /// A file system in a file of a mount, mounted; unmounted at the end.
 #[derive(Debug)]
 pub struct Tree {
@@ -51,6 +55,15 @@ impl Tree {
     /// Its root directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Freezes the file system.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn freeze(&self) -> Result<Frozen<'_>, LabError> {
+        run(Command::new("fsfreeze").arg("--freeze").arg(&self.dir))?;
+        Ok(Frozen(self))
     }
 
     /// Writes everything back and lets go of it, the loop device included.
@@ -86,6 +99,13 @@ impl Tree {
             let sound = found.len() == FILE_BYTES && found.iter().all(|byte| usize::from(*byte) == number + 1);
             assert!(sound, "file {number} of {done} was acknowledged and is lost");
         }
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // Else nobody could unmount it.
+        let _ = Command::new("fsfreeze").arg("--unfreeze").arg(&self.0.dir).output();
     }
 }
 

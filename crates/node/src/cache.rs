@@ -63,7 +63,7 @@ pub fn out_of_whole_chunks(
     let chunks = geometry.covering(extent);
     let (first, last) = (Chunk(chunks.start), Chunk(chunks.end - 1));
     let cache = cache.filter(|_| first == last);
-    let place = Extent::from(geometry.extent(first).start()..geometry.extent(last).end());
+    let place = geometry.whole(extent);
     let part = |bytes: &Bytes| {
         let from = (extent.start() - place.start()) as usize;
         bytes.slice(from..from + extent.len() as usize)

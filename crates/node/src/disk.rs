@@ -4,6 +4,7 @@
 //! ([`crate::store::on_disk`]).
 
 use crate::config::{DiskConfig, NodeConfig};
+use crate::disk_reads::DiskReads;
 use crate::node::StartError;
 use crate::store::found::Unfit;
 use crate::store::{Kept, Store, StoreError, free_bytes};
@@ -59,6 +60,7 @@ pub struct Disk {
     dir: OwnedFd,
     _lock: OwnedFd,
     max_bytes: u64,
+    reads: Arc<DiskReads>,
 }
 
 impl Disk {
@@ -83,7 +85,7 @@ impl Disk {
             }
         }
         has_holes(&dir)?;
-        let mut disk = Self { path: config.dir.clone(), dir, _lock: lock, max_bytes: 0 };
+        let mut disk = Self { path: config.dir.clone(), dir, _lock: lock, max_bytes: 0, reads: Arc::default() };
         disk.max_bytes = config.max_bytes.map_or_else(|| disk.room_bytes(), Ok)?;
         Ok(disk)
     }
@@ -136,7 +138,12 @@ impl Disk {
         self.remove(&name);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let file = openat(&self.dir, &name, flags, PRIVATE).map_err(io::Error::from)?;
-        Store::on_disk(id, geometry, file)
+        Store::on_disk(id, geometry, file).inspect(|store| store.share_reads(&self.reads))
+    }
+
+    /// The reads of all stores here that wait for it.
+    pub const fn reads(&self) -> &Arc<DiskReads> {
+        &self.reads
     }
 
     /// Removes the file of this name. Its room is free when its store ends.

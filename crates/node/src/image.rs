@@ -9,6 +9,7 @@ use crate::limits::Pacer;
 use crate::object_origin::{ObjectOrigin, Whose};
 use crate::slices::Slices;
 use crate::source::{Away, Source};
+use crate::store::withheld::Waiter;
 use crate::store::{Check, Store};
 use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,7 @@ use vfield_core::identity::NodeId;
 use vfield_core::image::{Geometry, ImageId};
 use vfield_core::names::Names;
 use vfield_core::time::Time;
+use vfield_core::wire::Priority;
 
 /// The local sources of one image.
 pub struct LocalImage {
@@ -242,11 +244,29 @@ impl LocalImage {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner).set_available(node, available);
     }
 
-    /// True if [`LocalImage::pieces`] does not wait for the disk of a file.
+    /// True if [`LocalImage::pieces`] does not wait for a disk.
     pub fn is_in_memory(&self, extent: Extent) -> bool {
         match &self.origin {
             Some(Source::File(origin)) => origin.is_in_memory(extent),
-            Some(Source::Object(_)) | None => true,
+            Some(Source::Object(_)) => true,
+            None => !self.store.waits_for_disk(extent),
+        }
+    }
+
+    /// True for a chunk that is to be brought first, from the source or from the store's disk.
+    pub fn is_away(&self, chunk: Chunk) -> bool {
+        match &self.origin {
+            Some(source) => source.is_away(chunk),
+            None => self.geometry().is_data(chunk) && self.store.waits_for_disk(self.geometry().extent(chunk)),
+        }
+    }
+
+    /// Reads a chunk into memory for a peer, and waits for it. Fails if the source has other bytes,
+    /// or if it or the disk does not deliver for [`crate::source::PATIENCE`].
+    pub async fn bring(&self, chunk: Chunk, priority: Priority) -> Result<(), Away> {
+        match &self.origin {
+            Some(source) => source.bring(chunk, priority).await,
+            None => self.store.bring(self.geometry().extent(chunk), Waiter::Peer(priority)).await,
         }
     }
 

@@ -90,7 +90,11 @@ impl KeptStores {
             self.refuse(&name, "a store that evicts chunks cannot give back parts of its large pages");
             return None;
         }
-        Store::take_over(kept).inspect_err(|why| self.refuse(&name, &why.to_string())).ok()
+        let taken = Store::take_over(kept).inspect_err(|why| self.refuse(&name, &why.to_string())).ok()?;
+        if let Some(disk) = &self.disk {
+            taken.0.share_reads(disk.reads());
+        }
+        Some(taken)
     }
 
     /// Gives this store's memory to the keeper, if there is one. A file on a disk needs none.

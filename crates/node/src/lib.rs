@@ -16,6 +16,7 @@ pub mod config;
 mod connection;
 pub mod delays;
 pub mod disk;
+mod disk_reads;
 pub mod driver;
 mod entry;
 pub mod event;

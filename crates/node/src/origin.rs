@@ -17,7 +17,6 @@
 //! bytes were taken.
 
 mod comparison;
-mod disk_reads;
 mod file;
 pub mod guard;
 mod hashing;
@@ -30,8 +29,8 @@ mod walk;
 mod watcher;
 
 use crate::cache::Cache;
+use crate::disk_reads::DiskReads;
 use comparison::Comparison;
-use disk_reads::{DiskReads, Unread};
 use file::{Fingerprint, SourceFile};
 pub use file::{Moved, Stamp};
 use guard::Guard;

@@ -8,6 +8,7 @@ mod away;
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::source::Source;
+use crate::store::withheld::Waiter;
 use crate::survey;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -139,10 +140,10 @@ impl ImageReader {
             self.driver.counters.delays.add(since.elapsed());
             return Ok(pieces);
         }
-        let mut here = self.image.pieces(extent, &mut pieces);
+        let mut here = self.stored(extent, &mut pieces).await;
         if here == 0 {
             survey::look(&self.driver, &self.image, self.image.geometry().covering(wanted));
-            here = self.image.pieces(extent, &mut pieces);
+            here = self.stored(extent, &mut pieces).await;
         }
         if here > 0 {
             self.driver.counters.from_store(here);
@@ -174,6 +175,19 @@ impl ImageReader {
         }
         self.driver.counters.delays.add(since.elapsed());
         Ok(pieces)
+    }
+
+    /// Appends the pieces of as long a part of `extent`, from its start, as the store has. Chunks
+    /// on a disk are brought first, and then it is a shorter part.
+    async fn stored(&self, extent: Extent, pieces: &mut Vec<Piece>) -> u64 {
+        let store = self.image.store();
+        if !store.is_on_disk() {
+            return self.image.pieces(extent, pieces);
+        }
+        let part = extent.take(WANT_BYTES);
+        // Chunks that the disk does not deliver are withheld: not here any more.
+        let _ = store.bring(part, Waiter::Reader).await;
+        self.image.pieces(part, pieces)
     }
 
     async fn runs(&self, extent: Extent) -> Result<Vec<Allocation>, ReadError> {

@@ -231,6 +231,9 @@ pub struct ImageStatus {
     /// them back so.
     #[serde(default)]
     pub spoiled_chunks: u64,
+    /// Chunks of the store that its disk does not deliver now: others are asked for them.
+    #[serde(default)]
+    pub withheld_chunks: u64,
     /// Bytes of that which lie in the memory of other versions on this node.
     #[serde(default)]
     pub shared_bytes: u64,

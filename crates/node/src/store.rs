@@ -26,6 +26,7 @@ pub mod slot;
 mod slots;
 mod sparse_file;
 mod transient;
+pub mod withheld;
 
 pub use found::Kept;
 pub use pin::Pin;
@@ -54,6 +55,7 @@ use vfield_core::hash_tree::{self, Hash, ZeroHashes};
 use vfield_core::image::{Geometry, ImageId};
 use vfield_core::names::Names;
 use vfield_core::node::Commitment;
+use withheld::Withheld;
 
 /// Why a store cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +100,7 @@ pub struct Store {
     disk: Option<OnDisk>,
     compressed: OnceLock<Compressed>,
     troubles: Troubles,
+    withheld: Withheld,
     behind: Behind,
     slots: Slots,
     transients: Arc<Transients>,
@@ -141,6 +144,7 @@ impl Store {
             disk: None,
             compressed: OnceLock::new(),
             troubles: Troubles::default(),
+            withheld: Withheld::default(),
             behind: Behind::default(),
             slots: Slots::new(geometry.chunks(), Slot::default()),
             transients: Arc::default(),
@@ -198,9 +202,13 @@ impl Store {
 
     /// True if the bytes of `chunk` are here.
     pub fn is_resident(&self, chunk: Chunk) -> bool {
-        let in_slot = || self.slots.load(chunk).is_readable() && !self.is_spoiled(chunk);
         // It may settle between the first look and the second.
-        in_slot() || self.transients.has(chunk) || in_slot()
+        self.is_in_slot(chunk) || self.transients.has(chunk) || self.is_in_slot(chunk)
+    }
+
+    /// True if a slot has the bytes of `chunk`, and can be read.
+    fn is_in_slot(&self, chunk: Chunk) -> bool {
+        self.slots.load(chunk).is_readable() && !self.is_spoiled(chunk) && !self.is_withheld(chunk)
     }
 
     /// True if `chunk` is known to be zero (for a page: all below it), by its own mark or by that
@@ -295,6 +303,9 @@ impl Store {
                 return Err(error);
             }
         }
+        if self.is_on_disk() && !self.geometry().is_data(chunk) && !self.behind.copies(chunk) {
+            self.copy_page(chunk);
+        }
         Ok(())
     }
 
@@ -326,12 +337,13 @@ impl Store {
     /// If it does not have the chunk's length.
     pub fn pass(&self, chunk: Chunk, buffer: Buffer) -> Inserted {
         assert_eq!(buffer.as_ref().len() as u64, self.geometry().length(chunk), "length of {chunk}");
-        let spoiled = self.is_spoiled(chunk);
-        if self.is_zero(chunk) || (self.slots.load(chunk).is_readable() && !spoiled) {
+        if self.is_zero(chunk) || self.is_in_slot(chunk) {
             return Inserted::Already;
         }
         // A slot that is still read has the same bytes.
-        if (!spoiled && self.slots.change(chunk, Slot::revive).is_some()) || self.transients.insert(chunk, buffer) {
+        if (!self.is_spoiled(chunk) && self.slots.change(chunk, Slot::revive).is_some())
+            || self.transients.insert(chunk, buffer)
+        {
             Inserted::New
         } else {
             Inserted::Already
@@ -359,8 +371,13 @@ impl Store {
     }
 
     /// Evicts a chunk: no new reader sees it. Its memory goes back to the kernel with the last pin,
-    /// at once without any. False if it was not here.
+    /// at once without any. Of a withheld chunk only bytes that passed through go, if there are
+    /// some. False if it was not here.
     pub fn evict(&self, chunk: Chunk) -> bool {
+        if self.is_withheld(chunk) && self.transients.evict(chunk) {
+            // It passed through, while its place on the disk stays.
+            return true;
+        }
         self.forget_on_disk(chunk);
         let passed = self.transients.evict(chunk) | self.end_loan(chunk);
         match self.slots.change(chunk, Slot::evict) {

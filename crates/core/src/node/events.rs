@@ -170,6 +170,21 @@ pub enum Input {
         /// The lost chunks, in any order.
         chunks: Vec<Chunk>,
     },
+    /// Stored chunks of data that the shell's disk does not deliver for now. They count as stored,
+    /// and readers get them from others.
+    Withheld {
+        /// The image they belong to.
+        image: ImageId,
+        /// The chunks, in any order.
+        chunks: Vec<Chunk>,
+    },
+    /// The disk delivers these chunks again.
+    Released {
+        /// The image they belong to.
+        image: ImageId,
+        /// The chunks, in any order.
+        chunks: Vec<Chunk>,
+    },
     /// The shell's store of an image takes no more chunks: its disk is full. From now on its
     /// capacity is the number of chunks in it.
     Full(ImageId),

@@ -77,6 +77,25 @@ impl Node {
         if passed { self.announce(id) } else { self.announce_soon(id) }
     }
 
+    /// The share of the store stays, and is announced as before: a disk may be back in a moment.
+    pub(super) fn withheld(&mut self, id: ImageId, chunks: &[Chunk]) {
+        let Some(image) = self.images.get_mut(&id) else { return };
+        let inventory = &mut image.inventory;
+        let dropped: Vec<Chunk> = chunks.iter().copied().filter(|chunk| !inventory.withhold(*chunk)).collect();
+        // Others of them are not to be stored, and need no place on that disk.
+        self.outputs.extend(dropped.into_iter().map(|chunk| Output::Evict(id, chunk)));
+    }
+
+    /// Readers and peers that wait for these chunks have them.
+    pub(super) fn released(&mut self, id: ImageId, chunks: &[Chunk]) {
+        for chunk in chunks {
+            let image = self.images.get_mut(&id);
+            if image.is_some_and(|image| image.inventory.release(*chunk)) {
+                self.complete(id, *chunk);
+            }
+        }
+    }
+
     /// The fill finds no room from now on, and shortens the arc to what fits.
     pub(super) fn full(&mut self, id: ImageId) {
         let Some(image) = self.images.get_mut(&id) else { return };

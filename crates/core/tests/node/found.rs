@@ -233,6 +233,44 @@ fn lost_chunks_are_fetched_again() {
     assert_eq!((bench.record().filled.count, bench.node.images()[0].stored), (603, 200));
 }
 
+/// A disk does not deliver chunks of a full store: they are read as others send them, and the store
+/// keeps its share.
+#[test]
+fn withheld_chunks_are_read_from_others() {
+    let mut bench = Bench::new(200, Some(Commitment { start: 0, from: 0 }));
+    bench.input(Input::Surveyed(IMAGE), true);
+    bench.pass(Duration::from_secs(5), true);
+    assert!(bench.filled);
+    let held: Vec<Chunk> = bench.here.iter().copied().filter(|chunk| chunk.0 < 600).collect();
+    let (first, second) = (held[0], held[1]);
+    let read = |token, chunk: Chunk| Input::Read { token: Token(token), image: IMAGE, chunks: chunk.0..chunk.0 + 1 };
+    let counts = |bench: &Bench| (bench.node.images()[0].stored, bench.node.images()[0].transient);
+    let (_, pages) = counts(&bench);
+    (bench.asked, bench.answered) = (Vec::new(), Vec::new());
+    bench.input(Input::Withheld { image: IMAGE, chunks: vec![first, second] }, true);
+    bench.pass(Duration::from_secs(5), true);
+    assert!(bench.asked.is_empty() && bench.record().filled.count == 603, "nothing is filled anew");
+    // It passes through once for all readers.
+    bench.input(read(1, first), true);
+    bench.input(read(2, first), true);
+    assert_eq!((&bench.asked[..], &bench.answered[..]), (&[first][..], &[Token(1), Token(2)][..]));
+    assert_eq!(counts(&bench), (200, pages + 1));
+    // A reader that waits has it once the disk delivers.
+    bench.input(read(3, second), false);
+    assert_eq!((bench.asked.len(), bench.answered.len()), (2, 2));
+    bench.input(Input::Released { image: IMAGE, chunks: vec![first, second] }, false);
+    assert_eq!((bench.answered.last(), bench.called_off, counts(&bench)), (Some(&Token(3)), 1, (200, pages)));
+    bench.input(Input::Released { image: IMAGE, chunks: vec![first, second] }, false);
+    // A chunk that is not to be stored needs no place on that disk.
+    let elsewhere = (0..600).map(Chunk).find(|chunk| !held.contains(chunk)).expect("a small store");
+    bench.input(read(4, elsewhere), true);
+    assert!(bench.here.contains(&elsewhere));
+    bench.input(Input::Withheld { image: IMAGE, chunks: vec![elsewhere] }, true);
+    assert!(!bench.here.contains(&elsewhere));
+    bench.input(read(5, elsewhere), true);
+    assert_eq!((bench.asked.len(), bench.answered.len()), (4, 5));
+}
+
 /// A disk is full before its store is: the store is as large as what it has, and rests.
 #[test]
 fn a_store_that_takes_no_more_is_smaller() {

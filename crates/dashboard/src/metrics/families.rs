@@ -65,7 +65,7 @@ fn image_limits(view: &View, samples: &mut Samples<'_>, value: fn(&LimitStatus) 
 }
 
 /// All families, in the order of the document.
-pub const FAMILIES: [Family; 52] = [
+pub const FAMILIES: [Family; 53] = [
     family(
         "vfield_build_info",
         Gauge,
@@ -419,6 +419,13 @@ pub const FAMILIES: [Family; 52] = [
         "image",
         "Chunks of this node's store that had other bytes: found so after a start, or on its disk.",
         |view, out| images(view, out, |image| image.spoiled_chunks as f64),
+    ),
+    family(
+        "vfield_image_withheld_chunks",
+        Gauge,
+        "image",
+        "Chunks of this node's store that its disk does not deliver now.",
+        |view, out| images(view, out, |image| image.withheld_chunks as f64),
     ),
     family(
         "vfield_image_transient_bytes",

@@ -1,17 +1,22 @@
-//! An origin whose disk stands still, as that of a file server that is gone.
+//! A disk that stands still, as that of a file server that is gone: under an origin's file, and
+//! under a member's store.
 //!
-//! Its other images are read, it says why this one is not, and reads go on with the disk.
+//! An origin's other images are read, it says why this one is not, and reads go on with the disk.
+//! A member reads from others meanwhile, and has its store again with the disk.
 //! The disk is a mount of another field. Its daemon is stopped: then reads of files on it wait in
-//! the kernel.
+//! the kernel. Writes wait for a file system that is frozen.
 
 use serde_json::Value;
+use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::NEWS;
 use vfield_e2e::program::vfield;
+use vfield_e2e::tree::Tree;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
-use vfield_lab::{Lab, client};
+use vfield_lab::process::run;
+use vfield_lab::{Lab, client, daemon};
 
 /// A disk stands still if no read has ended for five seconds.
 const STILL: Duration = Duration::from_secs(20);
@@ -56,4 +61,82 @@ fn a_disk_that_stands_still_holds_up_its_own_image_only() -> Outcome {
     })?;
     origin.wait_status("it delivers", NEWS, |status| source(status, "hung.img") == "checked")?;
     Ok(())
+}
+
+#[test]
+fn a_store_on_a_disk_that_stands_still_holds_up_no_read() -> Outcome {
+    if !have(&[Need::Root, Need::Fuse, Need::Tool("mkfs.ext4"), Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(4)?, vfield());
+    let (image, below) = (random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?, lab.dir().join("below.img"));
+    run(Command::new("truncate").args(["-s", "48M"]).arg(&below))?;
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&below))?;
+    let below = vfield.serve(lab.host(0), &[&below]).name("below").ready()?;
+    let writable = ["--overlay", "ram", "--overlay-size", "64M"];
+    let mut disk = vfield.join(lab.host(1), below.addr()).store("0").mounted(true).args(&writable).ready()?;
+    let file = disk.mount().expect("it is mounted").join("below.img");
+    let tree = Tree::of(lab.host(1), &file)?;
+    let mut origin = vfield.serve(lab.host(2), &[&image]).name("origin").ready()?;
+    let stores = tree.dir().join("stores");
+    let on_disk = ["--disk", stores.to_str().expect("a plain path"), "--threads", "1"];
+    let mut node = vfield.join(lab.host(3), origin.addr()).store("all").args(&on_disk).ready()?;
+    node.wait("filled", daemon::FILL_LIMIT)?;
+    let forget = || -> Outcome {
+        run(Command::new("sync").arg("--file-system").arg(tree.dir()))?;
+        for entry in std::fs::read_dir(&stores)? {
+            client::forget(&entry?.path())?;
+        }
+        Ok(client::forget(&file)?)
+    };
+    let came = |status: &Value| status["traffic"]["from_origin_bytes"].as_u64().unwrap_or_default();
+    let before = came(&node.status()?);
+    forget()?;
+    disk.process_mut().freeze();
+    let read = client::compare_nbd(lab.host(3), &node.uri(""), &image);
+    let said = node.says("does not deliver in time; other nodes are asked meanwhile", NEWS);
+    let meanwhile = node.status();
+    disk.process_mut().thaw();
+    read?;
+    said?;
+    assert!(came(&meanwhile?) > before, "it read from its disk");
+
+    // The store is whole again: nobody else has the image now.
+    node.wait_status("the disk delivers", STILL, |status| status["images"][0]["withheld_chunks"] == 0)?;
+    origin.kill();
+    forget()?;
+    client::compare_nbd(lab.host(3), &node.uri(""), &image)?;
+    drop(node);
+    Ok(tree.unmount()?)
+}
+
+#[test]
+fn a_store_whose_disk_takes_no_write_holds_up_no_read() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("fsfreeze"), Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(2)?, vfield());
+    // Several times as much as may wait for the disk.
+    let (image, disk) = (random_file(&lab.dir().join("room.img"), 40 * MIB, 1)?, lab.dir().join("disk.img"));
+    run(Command::new("truncate").args(["-s", "96M"]).arg(&disk))?;
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk))?;
+    let tree = Tree::of(lab.host(1), &disk)?;
+    let origin = vfield.serve(lab.host(0), &[&image]).args(&["--limit-up", "1MB"]).name("origin").ready()?;
+    let stores = tree.dir().join("stores");
+    let on_disk = ["--disk", stores.to_str().expect("a plain path"), "--threads", "1"];
+    let mut node = vfield.join(lab.host(1), origin.addr()).store("all").args(&on_disk).ready()?;
+    node.wait_status("chunks come", daemon::FILL_LIMIT, |status| {
+        status["images"][0]["held_bytes"].as_u64() > Some(MIB)
+    })?;
+    let frozen = tree.freeze()?;
+    run(&mut origin.ask_to(&["limit", "--up", "none"]))?;
+    let read = client::compare_nbd(lab.host(1), &node.uri(""), &image);
+    let said = node.says("takes no more chunks (no write has ended for some seconds)", STILL);
+    drop(frozen);
+    read?;
+    said?;
+    // It looks for room again some time after.
+    node.wait("filled", daemon::FILL_LIMIT)?;
+    drop(node);
+    Ok(tree.unmount()?)
 }

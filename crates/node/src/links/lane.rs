@@ -298,6 +298,7 @@ impl Lane {
             loop {
                 let mut allowed = self.allowance(driver).await;
                 let received = receiver.receive(self, &stream, unasked, &mut allowed);
+                receiver.room().await;
                 if receiver.carries && !carries.swap(true, Ordering::Relaxed) {
                     let told = dialled.as_ref().and_then(|dialled| dialled.carries(silent.take()));
                     told.into_iter().for_each(|warning| driver.warn(warning));

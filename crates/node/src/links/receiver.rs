@@ -13,6 +13,7 @@ use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::incoming::Incoming;
 use crate::segments;
+use crate::source::PATIENCE;
 use crate::store::{Check, Inserted};
 use crate::trace::{Did, micros};
 use crate::traffic::PeerCounters;
@@ -63,6 +64,8 @@ pub(super) struct Receiver<'a> {
     untold_bytes: u64,
     /// True once an answer has come that is longer than a packet.
     pub carries: bool,
+    /// The image whose store has enough to write for now.
+    crowded: Option<Arc<LocalImage>>,
 }
 
 /// The moment at which an answer began to come, and the bytes of chunks until then: from all peers,
@@ -89,6 +92,15 @@ impl<'a> Receiver<'a> {
             inputs: Vec::with_capacity(FRAMES_MAX),
             untold_bytes: 0,
             carries: false,
+            crowded: None,
+        }
+    }
+
+    /// Waits until the store that got chunks has written some of them, though not for long: others
+    /// wait for this lane.
+    pub async fn room(&mut self) {
+        if let Some(image) = self.crowded.take() {
+            let _ = tokio::time::timeout(PATIENCE, image.store().room()).await;
         }
     }
 
@@ -298,6 +310,9 @@ impl<'a> Receiver<'a> {
         if in_a_buffer && image.geometry().is_data(ask.chunk) {
             let buffer = unpacked.unwrap_or_else(|| self.inbound.detach(&self.driver.buffers));
             store.pass(ask.chunk, buffer);
+            if ask.keep == Keep::Stored && store.is_crowded() {
+                self.crowded = Some(Arc::clone(&image));
+            }
             return arrived(Vec::new());
         }
         match store.insert(ask.chunk, bytes) {

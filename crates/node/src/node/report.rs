@@ -140,6 +140,7 @@ fn image(driver: &Driver, image: &LocalImage, view: ImageView, claims: &[Claim])
         large_pages: image.store().is_in_large_pages(),
         compressed_bytes: image.store().compressed_memory_bytes(),
         spoiled_chunks: image.store().spoiled(),
+        withheld_chunks: image.store().withheld_chunks(),
         shared_bytes: image.store().lent_bytes(),
         transient_bytes: view.transient * chunk,
         signed: signed.map(|signed| SignatureStatus { key: signed.key, timestamp: signed.timestamp }),

@@ -4,21 +4,14 @@
 //! happens to its name. The other parts of the origin use it. It does not judge the bytes.
 
 use super::PublishError;
+use crate::disk_reads::{self, TMPFS, is_on_tmpfs};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, fstat, fstatfs, open, seek, stat};
-use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
+use rustix::io::{Errno, pread, retry_on_intr};
 use std::fmt;
-use std::io::IoSliceMut;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vfield_block::extent::Extent;
-
-/// The kernel reads a file in parts of this length at least. So if the first byte of each is in
-/// memory, and the last byte of all, the rest mostly is.
-const PROBED_BYTES: u64 = 64 << 10;
-
-/// A kernel's pages are of this length at least.
-const PAGE_BYTES: u64 = 4096;
 
 /// An open file or block device.
 pub struct SourceFile {
@@ -159,18 +152,10 @@ impl SourceFile {
         }
     }
 
-    /// True if an extent can be read without a wait for the disk, as far as a look at some places
-    /// tells. Else the kernel may begin to read it. False on file systems that do not tell, as NFS
-    /// and FUSE.
+    /// True if an extent can be read without a wait for the disk; see
+    /// [`disk_reads::is_in_memory`].
     pub fn is_in_memory(&self, extent: Extent) -> bool {
-        let is_here = |at: u64| {
-            let mut byte = [0];
-            preadv2(&self.fd, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT).is_ok()
-        };
-        let Some(last) = extent.end().checked_sub(1) else { return true };
-        let last_page = (last / PAGE_BYTES != extent.start() / PAGE_BYTES).then_some(last);
-        let mut places = (extent.start()..=last).step_by(PROBED_BYTES as usize).chain(last_page);
-        self.in_memory || places.all(is_here)
+        self.in_memory || disk_reads::is_in_memory(&self.fd, extent)
     }
 
     /// Reads `bytes` from `offset`; a short read happens only at the end of the file.
@@ -184,13 +169,6 @@ impl SourceFile {
         }
         Ok(done)
     }
-}
-
-/// The number of tmpfs, from statfs(2).
-const TMPFS: u64 = 0x0102_1994;
-
-fn is_on_tmpfs(fd: impl AsFd) -> bool {
-    fstatfs(fd).is_ok_and(|fs| fs.f_type as u64 == TMPFS)
 }
 
 /// When a file's bytes, and when its state, changed last.

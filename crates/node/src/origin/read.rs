@@ -6,7 +6,8 @@
 //! that to the receiver of the bytes. Both may wait for a disk, unless the bytes were brought into
 //! memory before.
 
-use super::{Origin, SourceError, Unread};
+use super::{Origin, SourceError};
+use crate::disk_reads::{BadPlace, Unread};
 use crate::source::{self, Away};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -54,11 +55,11 @@ impl Origin {
     /// readable. Fails if that is nothing, or if the disk stands still.
     pub async fn bring(&self, extent: Extent, priority: Priority) -> Result<u64, Away> {
         for (part, zero) in source::runs(&self.tree, extent) {
-            let read = if zero { Ok(()) } else { self.reads.read(&self.file, part, priority).await };
+            let read = if zero { Ok(()) } else { self.reads.read(self.file.fd(), part, priority).await };
             match read {
                 Ok(()) => {}
-                Err(Unread::Still) => return Err(Away::Failing),
-                Err(Unread::Failed(at, errno)) => {
+                Err(Unread::Still(_)) => return Err(Away::Failing),
+                Err(Unread::Failed(BadPlace { at, errno })) => {
                     let chunk = Chunk(at / self.geometry().chunk_bytes());
                     if self.health.mark_bad(chunk) {
                         tracing::warn!("{}: reading chunk {chunk}: {errno}", self.path().display());

@@ -1,9 +1,10 @@
 //! Work of a store for which no caller waits: chunks that settle on a disk or are compressed, and
-//! for a disk punches and the label too.
+//! for a disk punches, copies of hash pages and the label too.
 //!
 //! These come up while the core is locked, and in tasks that other peers wait for.
 //! A disk that takes a second for a write would hold up the whole node, so a worker does them
-//! later, in their order. As long as there is no worker, the callers do them at once.
+//! later, in their order. As long as there is no worker, the callers do them at once. If the disk
+//! stands still, the store counts as full until it moves again.
 //!
 //! Invariant: a chunk that settles stays in its buffer until its slot is published. If it is
 //! evicted meanwhile, its slot is not published.
@@ -11,21 +12,35 @@
 use super::Store;
 use super::label::Label;
 use super::slot::Slot;
+use crate::disk_reads::STILL;
 use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use vfield_core::chunk::Chunk;
 
 /// Bytes of chunks that may wait for the worker. Beyond that, tasks that bring more wait. It is
 /// 80 ms of a disk that writes 100 MB/s. The chunks lie in buffers, so a longer queue costs memory.
 const QUEUE_BYTES_MAX: u64 = 8 << 20;
+/// How often it is looked at a job that lasts. If this process was stopped meanwhile, that is one
+/// look.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long an ending store waits for each job under way: longer than a disk takes for a chunk.
+const JOB_WITHIN: Duration = Duration::from_secs(1);
+/// How often it looks meanwhile.
+const END_LOOK: Duration = Duration::from_millis(5);
 
 /// The work that waits.
 #[derive(Debug, Default)]
 pub struct Behind {
     queue: Mutex<Queue>,
     came: Notify,
+    /// Told when a chunk has settled.
+    settled: Notify,
     /// Held by the thread that works: jobs are done in their order.
     work: Mutex<()>,
 }
@@ -38,6 +53,9 @@ struct Queue {
     settling: BTreeSet<Chunk>,
     /// The label that is to be written.
     label: Option<[u8; Label::BYTES]>,
+    /// When the job under way was begun.
+    since: Option<Instant>,
+    stands_still: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +63,8 @@ enum Job {
     Settle(Chunk),
     /// Free the slot, which is `Dropping(0)`.
     Punch(Chunk),
+    /// Write a copy of a hash page.
+    Copy(Chunk),
     /// Write the latest label.
     Label,
 }
@@ -89,15 +109,19 @@ impl Behind {
         })
     }
 
+    /// False if the caller has to write the copy of a hash page.
+    pub(super) fn copies(&self, page: Chunk) -> bool {
+        self.add(|queue| queue.jobs.push_back(Job::Copy(page)))
+    }
+
     /// An evicted chunk is not published.
     pub(super) fn evict(&self, chunk: Chunk) {
         self.queue().settling.remove(&chunk);
     }
 
-    /// True if a worker attends, and may get one more chunk of at most so many bytes.
-    pub(super) fn has_room(&self, chunk_bytes: u64) -> bool {
-        let queue = self.queue();
-        queue.is_attended && (queue.settling.len() as u64 + 1) * chunk_bytes <= QUEUE_BYTES_MAX
+    /// True if its disk has stood still since a job was begun.
+    pub(super) fn stands_still(&self) -> bool {
+        self.queue().stands_still
     }
 }
 
@@ -112,16 +136,52 @@ impl Store {
         loop {
             attendance.0.behind.came.notified().await;
             let store = Arc::clone(&attendance.0);
-            if let Err(error) = tokio::task::spawn_blocking(move || store.work_off()).await {
+            let mut work = tokio::task::spawn_blocking(move || store.work_off());
+            let (mut watched, mut looks) = (None, 0);
+            let worked = loop {
+                if let Ok(worked) = tokio::time::timeout(LOOK, &mut work).await {
+                    break worked;
+                }
+                let since = attendance.0.behind.queue().since;
+                looks = if since == watched { looks + 1 } else { 0 };
+                watched = since;
+                if LOOK * looks == STILL {
+                    attendance.0.behind.queue().stands_still = true;
+                    attendance.0.tell_refused(&io::Error::other("no write has ended for some seconds"));
+                }
+            };
+            self.behind.queue().stands_still = false;
+            if let Err(error) = worked {
                 tracing::error!(%error, "working for a store failed");
             }
         }
     }
 
     /// True if a chunk of data that is to be kept should lie in a buffer at first, because to write
-    /// it takes long.
+    /// it takes long. In memory other threads compress too once the worker has enough to do.
     pub fn writes_behind(&self) -> bool {
-        self.has_slow_writes() && self.behind.has_room(self.geometry().chunk_bytes())
+        self.behind.queue().is_attended && (self.is_on_disk() || (self.has_slow_writes() && self.has_room()))
+    }
+
+    /// True if so much waits for the disk that tasks with more should wait for [`Store::room`].
+    pub fn is_crowded(&self) -> bool {
+        self.is_on_disk() && self.behind.queue().is_attended && !self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        (self.behind.queue().settling.len() as u64 + 1) * self.geometry().chunk_bytes() <= QUEUE_BYTES_MAX
+    }
+
+    /// Returns once it is not crowded.
+    pub async fn room(&self) {
+        loop {
+            let mut settled = pin!(self.behind.settled.notified());
+            settled.as_mut().enable();
+            if !self.is_crowded() {
+                return;
+            }
+            settled.await;
+        }
     }
 
     fn has_slow_writes(&self) -> bool {
@@ -133,13 +193,38 @@ impl Store {
         self.has_slow_writes() && self.geometry().is_data(chunk)
     }
 
+    /// The same as [`Store::work_off`], unless a thread works; false then.
+    fn try_work_off(&self) -> bool {
+        let order = match self.behind.work.try_lock() {
+            Ok(order) => order,
+            Err(TryLockError::Poisoned(order)) => order.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        self.work_in(&order);
+        true
+    }
+
     fn work_off(&self) {
-        let _order = self.behind.work.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = || self.behind.queue().jobs.pop_front();
+        let order = self.behind.work.lock().unwrap_or_else(PoisonError::into_inner);
+        self.work_in(&order);
+    }
+
+    /// Does all jobs; the caller's lock keeps others from them.
+    fn work_in(&self, _order: &MutexGuard<'_, ()>) {
+        let next = || {
+            let mut queue = self.behind.queue();
+            let job = queue.jobs.pop_front();
+            queue.since = job.map(|_| Instant::now());
+            job
+        };
         while let Some(job) = next() {
             match job {
-                Job::Settle(chunk) => self.settle_late(chunk),
+                Job::Settle(chunk) => {
+                    self.settle_late(chunk);
+                    self.behind.settled.notify_waiters();
+                }
                 Job::Punch(chunk) => self.punch_now(chunk),
+                Job::Copy(page) => self.copy_page(page),
                 Job::Label => {
                     let label = self.behind.queue().label.take();
                     if let Some(Err(error)) = label.map(|label| self.write_label(&label)) {
@@ -161,6 +246,18 @@ impl Store {
         bytes
     }
 
+    /// Writes the copy of a hash page to the disk, unless that was evicted meanwhile.
+    pub(super) fn copy_page(&self, page: Chunk) {
+        let Some(disk) = self.disk.as_ref().filter(|_| self.try_pin(page)) else { return };
+        let place = self.slot_extent(page);
+        let mut bytes = vec![0; place.len() as usize];
+        let written = self.memory.read(place.start(), &mut bytes).and_then(|()| disk.write(place.start(), &bytes));
+        self.unpin(page);
+        if let Err(error) = written {
+            self.tell_refused(&error);
+        }
+    }
+
     fn settle_late(&self, chunk: Chunk) {
         let Some(bytes) = self.settling(chunk) else { return };
         let mended = self.mend(chunk, &bytes);
@@ -170,7 +267,7 @@ impl Store {
         };
         if !is_claimed {
             // It may have come once more in the moment in which its slot was published.
-            let is_there = mended.is_ok() && self.slots.load(chunk).is_readable() && !self.is_spoiled(chunk);
+            let is_there = mended.is_ok() && self.is_in_slot(chunk);
             let mut queue = self.behind.queue();
             if queue.jobs.contains(&Job::Punch(chunk)) {
                 // Its place is to be freed first.
@@ -200,6 +297,10 @@ impl Store {
 impl Drop for Attendance {
     fn drop(&mut self) {
         self.0.behind.queue().is_attended = false;
-        self.0.work_off();
+        // A thread that waits for the disk is left to that: a node that ends does not wait for it.
+        let waits = || self.0.behind.queue().since.is_some_and(|since| since.elapsed() >= JOB_WITHIN);
+        while !self.0.try_work_off() && !waits() {
+            std::thread::sleep(END_LOOK);
+        }
     }
 }

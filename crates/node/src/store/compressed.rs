@@ -166,6 +166,7 @@ impl Store {
         let least = GROWS_BY_CHUNKS * self.geometry().chunk_bytes();
         let more = |taken: &AtomicU64| (taken.load(Ordering::Relaxed) / 8).max(least);
         match (&self.disk, self.compressed.get()) {
+            (Some(_), _) if self.behind.stands_still() => false,
             (Some(disk), _) => disk.file().free_bytes().is_ok_and(|free| free >= more(&disk.bytes)),
             (None, Some(compressed)) => compressed.room.has(more(&self.resident_bytes)),
             (None, None) => true,

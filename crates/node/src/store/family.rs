@@ -169,7 +169,7 @@ impl Store {
 
     /// Pins a chunk for a relative if its hash is `expected`.
     fn lend(&self, chunk: Chunk, expected: &Hash) -> bool {
-        if self.is_spoiled(chunk) || !self.try_pin(chunk) {
+        if self.is_spoiled(chunk) || self.is_withheld(chunk) || !self.try_pin(chunk) {
             return false;
         }
         let is_right = match self.read_hash(chunk).or_else(|| self.disk_hash(chunk)) {
@@ -184,6 +184,9 @@ impl Store {
 
     /// Keeps a chunk where it is, here or at its lender; `None` if it is at neither.
     pub(super) fn hold(self: &Arc<Self>, chunk: Chunk) -> Option<Pin> {
+        if self.is_withheld(chunk) {
+            return None;
+        }
         // A loan may come home in between, but once only.
         for _ in 0..2 {
             if self.try_pin(chunk) {
@@ -232,6 +235,9 @@ impl Store {
     /// If the kernel has no memory for it; the chunk stays lent.
     pub fn come_home(self: &Arc<Self>, chunk: Chunk) -> io::Result<()> {
         let Some(number) = self.slots.load(chunk).lent_by() else { return Ok(()) };
+        if self.is_withheld(chunk) {
+            self.drop_spoiled_loan(chunk);
+        }
         let (Some(lender), Some(_pin)) = (self.lenders.get(number), self.hold(chunk)) else { return Ok(()) };
         let place = self.slot_extent(chunk);
         let bytes = lender.copy(chunk)?;

@@ -17,12 +17,13 @@ use super::slots::Slots;
 use super::sparse_file::SparseFile;
 use super::{Pin, Store, StoreError};
 use crate::cache::{Cache, out_of_whole_chunks};
+use crate::disk_reads::{self, DiskReads};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use vfield_block::extent::Extent;
@@ -37,6 +38,10 @@ pub struct OnDisk {
     /// The hash of each chunk of data in the file, by its number.
     hashes: SparseFile,
     cache: Cache,
+    /// True if no disk is ever waited for.
+    in_memory: bool,
+    /// The reads that wait for the disk: those of all stores on it.
+    reads: OnceLock<Arc<DiskReads>>,
     spoiled: Mutex<BTreeSet<Chunk>>,
     /// Their number, for readers: there are none on a good disk.
     spoiled_now: AtomicU64,
@@ -45,10 +50,14 @@ pub struct OnDisk {
 }
 
 /// What happened to a store, and what the protocol core has to know of it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
     /// Chunks that were resident, and are not any more.
     pub spoiled: Vec<Chunk>,
+    /// Chunks that the disk does not deliver now.
+    pub withheld: Vec<Chunk>,
+    /// True if a late read of some of them has ended.
+    pub delivered: bool,
     /// Why the disk took a chunk no more.
     pub refused: Option<String>,
 }
@@ -70,6 +79,8 @@ impl Troubles {
 impl OnDisk {
     pub(super) fn new(file: SparseFile, geometry: &Geometry) -> io::Result<Self> {
         Ok(Self {
+            in_memory: disk_reads::is_on_tmpfs(file.fd()),
+            reads: OnceLock::new(),
             file,
             hashes: SparseFile::new(geometry.data_chunks() * HASH_BYTES as u64)?,
             cache: Cache::new(geometry.header().chunk_size()),
@@ -81,6 +92,23 @@ impl OnDisk {
 
     pub(super) const fn file(&self) -> &SparseFile {
         &self.file
+    }
+
+    /// The reads that wait for the disk.
+    pub(super) fn reads(&self) -> &Arc<DiskReads> {
+        self.reads.get_or_init(Arc::default)
+    }
+
+    /// True if the bytes of a part of a chunk are kept, because that was read lately.
+    pub(super) fn has(&self, geometry: &Geometry, part: Extent) -> bool {
+        let chunk = Chunk(geometry.covering(part).start);
+        let (whole, is_within) = (geometry.extent(chunk), geometry.whole(part) == geometry.extent(chunk));
+        is_within && part != whole && self.cache.find(chunk).is_some()
+    }
+
+    /// True if a place can be read without a wait for the disk.
+    pub(super) fn is_in_memory(&self, place: Extent) -> bool {
+        self.in_memory || (!self.reads().is_jammed() && disk_reads::is_in_memory(self.file.fd(), place))
     }
 
     fn spoiled(&self) -> MutexGuard<'_, BTreeSet<Chunk>> {
@@ -119,6 +147,11 @@ impl OnDisk {
 
     fn fill(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         if self.file.read_cached(offset, bytes) { Ok(()) } else { blocking(|| self.file.read(offset, bytes)) }
+    }
+
+    /// Writes bytes into the file, and waits for the disk.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        blocking(|| self.file.write(offset, bytes))
     }
 
     /// The bytes of an extent of data, compared with the hashes of its chunks; else the chunk with
@@ -171,6 +204,14 @@ impl Store {
         self.disk.is_some()
     }
 
+    /// Has it wait for its disk together with other stores there: at first, each store waits for
+    /// itself.
+    pub fn share_reads(&self, reads: &Arc<DiskReads>) {
+        if let Some(disk) = &self.disk {
+            let _ = disk.reads.set(Arc::clone(reads));
+        }
+    }
+
     /// Bytes of its chunks on the disk.
     pub fn disk_bytes(&self) -> u64 {
         self.disk.as_ref().map_or(0, |disk| disk.bytes.load(Ordering::Relaxed))
@@ -181,7 +222,7 @@ impl Store {
         loop {
             let came = self.troubles.came.notified();
             let trouble = std::mem::take(&mut *self.troubles.all.lock().unwrap_or_else(PoisonError::into_inner));
-            if !trouble.spoiled.is_empty() || trouble.refused.is_some() {
+            if trouble != Trouble::default() {
                 return trouble;
             }
             came.await;
@@ -213,6 +254,7 @@ impl Store {
         if let Some(disk) = &self.disk {
             disk.unspoil(chunk);
         }
+        self.forget_withheld(chunk);
         if self.is_slow_to_write(chunk) {
             self.behind.evict(chunk);
         }
@@ -224,6 +266,16 @@ impl Store {
         self.troubles.tell(|trouble| trouble.spoiled.push(chunk));
     }
 
+    /// The core has to hear that the disk does not deliver these chunks.
+    pub(super) fn tell_withheld(&self, chunks: impl Iterator<Item = Chunk>) {
+        self.troubles.tell(|trouble| trouble.withheld.extend(chunks));
+    }
+
+    /// Some of them may be released.
+    pub(super) fn tell_delivered(&self) {
+        self.troubles.tell(|trouble| trouble.delivered = true);
+    }
+
     /// Writes the bytes of a chunk where it lies, and says in which form.
     pub(super) fn write_bytes(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<Form> {
         let at = self.slot_extent(chunk).start();
@@ -232,16 +284,11 @@ impl Store {
             let hash = self.read_hash(chunk).unwrap_or_else(|| hash_chunk(bytes));
             disk.note_hash(chunk, &hash)?;
         } else {
+            // Its copy on the disk is for the next process only, and follows.
             self.memory.write(at, bytes)?;
+            return Ok(Form::Plain);
         }
-        let written = blocking(|| disk.file.write(at, bytes));
-        if let Err(error) = &written {
-            self.tell_refused(error);
-        }
-        // The copy of a page is for the next process only.
-        if self.geometry().is_data(chunk) {
-            written?;
-        }
+        disk.write(at, bytes).inspect_err(|error| self.tell_refused(error))?;
         Ok(Form::Plain)
     }
 
@@ -297,7 +344,7 @@ impl Store {
         self.disk_of(chunk)?.hash(chunk).ok()
     }
 
-    fn spoil(&self, chunk: Chunk) {
+    pub(super) fn spoil(&self, chunk: Chunk) {
         if self.disk.as_ref().is_some_and(|disk| disk.spoil(chunk)) {
             self.tell_spoiled(chunk);
         }

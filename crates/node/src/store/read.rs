@@ -123,6 +123,16 @@ impl Store {
         runs
     }
 
+    /// The available parts of `extent`, from its start, that lie in a file on a disk: this store's
+    /// or a lender's.
+    pub(super) fn disk_runs(self: &Arc<Self>, extent: Extent) -> Vec<(Extent, Pin)> {
+        let on_disk = |run| match run {
+            Run::Resident { extent, pin } if pin.store().is_on_disk() => Some((extent, pin)),
+            _ => None,
+        };
+        self.runs(extent).into_iter().filter_map(on_disk).collect()
+    }
+
     fn run_piece(self: &Arc<Self>, run: Run) -> Option<Piece> {
         match run {
             Run::Zero { length_bytes } => Some(Piece::Zero(length_bytes)),

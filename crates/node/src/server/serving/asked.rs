@@ -31,7 +31,7 @@ impl Serving<'_> {
         survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
         let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
         let answer = Answer { request: header.request, priority: header.priority, body };
-        if image.source().is_some_and(|source| source.is_away(get.chunk)) {
+        if image.is_away(get.chunk) {
             return self.bring(image, get.chunk, answer);
         }
         // An origin that has lost the bytes says so when the answer's turn comes.
@@ -78,7 +78,7 @@ impl Serving<'_> {
             return self.answers.refuse(request, Refusal::Whole);
         }
         let answer = Answer { request, priority: Priority::Demand, body: Body::Slice { image: id, chunk, slice } };
-        if image.source().is_some_and(|source| source.is_away(chunk)) {
+        if image.is_away(chunk) {
             return self.bring(image, chunk, answer);
         }
         self.answer(&image, answer);

@@ -1,4 +1,5 @@
-//! Chunks that a peer waits for while an origin reads them from its object, or from a disk.
+//! Chunks that a peer waits for while they are read from an object or a disk: an origin's, or that
+//! of a store.
 //!
 //! If the source keeps failing, the peer is told to ask others, in words that do not lay blame on
 //! this node.
@@ -28,10 +29,7 @@ impl Serving<'_> {
     pub(super) fn bring(&mut self, image: Arc<LocalImage>, chunk: Chunk, answer: Answer) {
         let (driver, id, request, since) = (Arc::clone(self.driver), self.id, answer.request, Instant::now());
         let brings = async move {
-            let result = match image.source() {
-                Some(source) => source.bring(chunk, answer.priority).await,
-                None => Ok(()),
-            };
+            let result = image.bring(chunk, answer.priority).await;
             let brought = Brought { answer, image: image.id(), since, result };
             driver.reply(id, Reply::Brought(brought));
         };
