@@ -22,12 +22,12 @@ pub fn vfield() -> Vfield {
 /// # Panics
 /// If it cannot be built.
 pub fn example(name: &str) -> PathBuf {
-    cargo_builds(&["--package", "vfield-e2e", "--example", name]).join("examples").join(name)
+    cargo_builds(&["--example", name]).join("examples").join(name)
 }
 
 /// Has cargo bring the program up to date.
 fn build() -> PathBuf {
-    cargo_builds(&["--package", "vfield", "--bin", "vfield"]).join("vfield")
+    cargo_builds(&["--bin", "vfield"]).join("vfield")
 }
 
 /// Has cargo build something in the profile of this test; the directory of that profile.
@@ -41,8 +41,9 @@ fn cargo_builds(what: &[&str]) -> PathBuf {
         None => panic!("{} is not in a profile's directory", test.display()),
     };
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // With --package, cargo would choose other features of the crates below, and build all anew.
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--profile", profile])
+        .args(["build", "--quiet", "--workspace", "--profile", profile])
         .args(what)
         .arg("--target-dir")
         .arg(dir.parent().expect("a profile lies in the target directory"))
