@@ -12,6 +12,7 @@ use crate::store::on_disk::Trouble;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vfield_core::chunk::Chunk;
 use vfield_core::doubling::Doubling;
 use vfield_core::node::Input;
 
@@ -33,10 +34,11 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, disk: Option<Pat
     let (mut told_of_wrong, mut told_of_late) = (false, None::<Instant>);
     let (mut is_full, mut times_full) = (false, 0);
     loop {
-        let Trouble { spoiled, withheld, delivered, refused } = tokio::select! {
+        let Trouble { spoiled, turned, refused } = tokio::select! {
             trouble = image.store().trouble() => trouble,
             () = tokio::time::sleep(LOOKS_AT_DISK), if image.store().withheld_chunks() > 0 => {
-                Trouble { delivered: true, ..Trouble::default() }
+                image.store().release();
+                continue;
             }
             () = room(&driver, &image, LOOKS.pause(times_full)), if is_full => {
                 is_full = false;
@@ -53,18 +55,17 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, disk: Option<Pat
                 driver.warn(format!("{name}: {place} gave back other bytes, which are fetched again"));
             }
         }
+        let (withheld, released): (Vec<Chunk>, _) =
+            turned.into_iter().partition(|chunk| image.store().is_withheld(*chunk));
+        if !released.is_empty() {
+            driver.apply(Input::Released { image: id, chunks: released });
+        }
         if !withheld.is_empty() {
             driver.apply(Input::Withheld { image: id, chunks: withheld });
             if told_of_late.is_none_or(|told| told.elapsed() >= LATE_AGAIN) {
                 told_of_late = Some(Instant::now());
                 let name = image.name();
                 driver.warn(format!("{name}: {place} does not deliver in time; other nodes are asked meanwhile"));
-            }
-        }
-        if delivered {
-            let released = image.store().release();
-            if !released.is_empty() {
-                driver.apply(Input::Released { image: id, chunks: released });
             }
         }
         if let Some(why) = refused {

@@ -89,9 +89,12 @@ impl Node {
     /// Readers and peers that wait for these chunks have them.
     pub(super) fn released(&mut self, id: ImageId, chunks: &[Chunk]) {
         for chunk in chunks {
-            let image = self.images.get_mut(&id);
-            if image.is_some_and(|image| image.inventory.release(*chunk)) {
+            let Some(image) = self.images.get_mut(&id) else { return };
+            if image.inventory.release(*chunk) {
                 self.complete(id, *chunk);
+            } else if !image.inventory.is_here(*chunk) {
+                // Its share went elsewhere meanwhile.
+                self.out(Output::Evict(id, *chunk));
             }
         }
     }

@@ -267,6 +267,9 @@ fn withheld_chunks_are_read_from_others() {
     assert!(bench.here.contains(&elsewhere));
     bench.input(Input::Withheld { image: IMAGE, chunks: vec![elsewhere] }, true);
     assert!(!bench.here.contains(&elsewhere));
+    bench.here.insert(elsewhere);
+    bench.input(Input::Released { image: IMAGE, chunks: vec![elsewhere] }, true);
+    assert!(!bench.here.contains(&elsewhere));
     bench.input(read(5, elsewhere), true);
     assert_eq!((bench.asked.len(), bench.answered.len()), (4, 5));
 }

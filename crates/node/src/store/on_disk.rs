@@ -54,10 +54,8 @@ pub struct OnDisk {
 pub struct Trouble {
     /// Chunks that were resident, and are not any more.
     pub spoiled: Vec<Chunk>,
-    /// Chunks that the disk does not deliver now.
-    pub withheld: Vec<Chunk>,
-    /// True if a late read of some of them has ended.
-    pub delivered: bool,
+    /// Chunks that were withheld or released: [`Store::is_withheld`] says which of both holds now.
+    pub turned: Vec<Chunk>,
     /// Why the disk took a chunk no more.
     pub refused: Option<String>,
 }
@@ -266,14 +264,9 @@ impl Store {
         self.troubles.tell(|trouble| trouble.spoiled.push(chunk));
     }
 
-    /// The core has to hear that the disk does not deliver these chunks.
-    pub(super) fn tell_withheld(&self, chunks: impl Iterator<Item = Chunk>) {
-        self.troubles.tell(|trouble| trouble.withheld.extend(chunks));
-    }
-
-    /// Some of them may be released.
-    pub(super) fn tell_delivered(&self) {
-        self.troubles.tell(|trouble| trouble.delivered = true);
+    /// The core has to hear whether these chunks are withheld now.
+    pub(super) fn tell_turned(&self, chunks: impl IntoIterator<Item = Chunk>) {
+        self.troubles.tell(|trouble| trouble.turned.extend(chunks));
     }
 
     /// Writes the bytes of a chunk where it lies, and says in which form.

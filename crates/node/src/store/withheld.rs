@@ -5,8 +5,8 @@
 //! resident, so readers get it from others, but the store keeps its place. Once its read has ended
 //! and the disk moves, it is released.
 //!
-//! Invariant: a withheld chunk is released, or spoiled if its place turned out to be bad. The
-//! driver tells the core of both.
+//! Invariant: a withheld chunk is released, or spoiled if its place turned out to be bad. After
+//! each change the core is told of the state that holds then, so it knows the last one.
 
 use super::Store;
 use crate::disk_reads::{BadPlace, DiskRead, DiskReads, Unread};
@@ -69,7 +69,7 @@ impl Withheld {
 
 impl Store {
     /// True if the disk does not deliver a chunk now.
-    pub(super) fn is_withheld(&self, chunk: Chunk) -> bool {
+    pub fn is_withheld(&self, chunk: Chunk) -> bool {
         self.withheld.has(chunk)
     }
 
@@ -122,8 +122,8 @@ impl Store {
         Ok(())
     }
 
-    /// The chunks that were withheld and are not any more.
-    pub fn release(&self) -> Vec<Chunk> {
+    /// Releases the chunks whose reads have ended, if their disk moves.
+    pub fn release(&self) {
         let released: Vec<Chunk> = self.withheld.change(|chunks| {
             let is_over = |wait: &Wait| wait.is_read && wait.reads.still().is_none();
             let over: Vec<Chunk> = chunks.iter().filter(|(_, wait)| is_over(wait)).map(|(chunk, _)| *chunk).collect();
@@ -136,7 +136,9 @@ impl Store {
                 self.transients.evict(*chunk);
             }
         }
-        released
+        if !released.is_empty() {
+            self.tell_turned(released);
+        }
     }
 
     /// An evicted chunk has nothing to be released.
@@ -158,7 +160,7 @@ impl Store {
     fn withhold(self: &Arc<Self>, chunks: Range<u64>, reads: &Arc<DiskReads>, rest: Option<(DiskRead, &Arc<Self>)>) {
         let wait = || Wait { reads: Arc::clone(reads), is_read: rest.is_none() };
         self.withheld.change(|table| table.extend(chunks.clone().map(|number| (Chunk(number), wait()))));
-        self.tell_withheld(chunks.clone().map(Chunk));
+        self.tell_turned(chunks.clone().map(Chunk));
         let Some((rest, holder)) = rest else { return };
         let (store, holder) = (Arc::downgrade(self), Arc::downgrade(holder));
         tokio::spawn(async move {
@@ -174,7 +176,7 @@ impl Store {
                     }
                 });
             });
-            store.tell_delivered();
+            store.release();
         });
     }
 
@@ -219,18 +221,19 @@ mod tests {
         let (store, buffers) = (store(), Arc::new(Buffers::default()));
         let reads = Arc::default();
         store.withhold(0..1, &reads, None);
-        assert_eq!(store.trouble().await.withheld, [Chunk(0)]);
+        assert_eq!(store.trouble().await.turned, [Chunk(0)]);
         assert!(!store.is_resident(Chunk(0)) && store.is_resident(Chunk(1)));
         store.pass(Chunk(0), buffers.copy(&[7; SIZE as usize]));
         assert!(store.is_resident(Chunk(0)));
         // What passed through is evicted; the place on the disk stays.
         assert!(store.evict(Chunk(0)) && !store.is_resident(Chunk(0)));
-        assert_eq!((store.release(), store.withheld_chunks()), (vec![Chunk(0)], 0));
+        store.release();
+        assert_eq!((store.trouble().await.turned, store.withheld_chunks()), (vec![Chunk(0)], 0));
         assert!(store.is_resident(Chunk(0)) && store.disk_bytes() == 2 * SIZE);
         // Nobody wants it any more: then it is gone.
         store.withhold(1..2, &reads, None);
         assert!(store.evict(Chunk(1)));
-        assert_eq!((store.release(), store.disk_bytes()), (Vec::new(), SIZE));
+        assert_eq!((store.withheld_chunks(), store.disk_bytes()), (0, SIZE));
     }
 
     #[tokio::test]
@@ -239,15 +242,16 @@ mod tests {
         let (ends, ended) = tokio::sync::oneshot::channel();
         let rest = Box::pin(async { ended.await.expect("it ends") });
         store.withhold(0..2, &Arc::default(), Some((rest, &store)));
-        assert!(store.release().is_empty());
+        store.release();
+        assert_eq!((store.trouble().await.turned, store.withheld_chunks()), (vec![Chunk(0), Chunk(1)], 2));
         ends.send(Err(BadPlace { at: SIZE, errno: rustix::io::Errno::IO })).expect("it is awaited");
-        let mut trouble = store.trouble().await;
-        while !trouble.delivered {
-            assert_eq!(trouble.withheld, [Chunk(0), Chunk(1)]);
-            trouble = store.trouble().await;
+        let (mut spoiled, mut turned) = (Vec::new(), Vec::new());
+        while turned.is_empty() {
+            let trouble = store.trouble().await;
+            spoiled.extend(trouble.spoiled);
+            turned.extend(trouble.turned);
         }
-        assert_eq!(trouble.spoiled, [Chunk(1)]);
-        assert_eq!(store.release(), [Chunk(0), Chunk(1)]);
+        assert_eq!((spoiled, turned, store.withheld_chunks()), (vec![Chunk(1)], vec![Chunk(0), Chunk(1)], 0));
         assert!(store.is_resident(Chunk(0)) && !store.is_resident(Chunk(1)));
     }
 }
