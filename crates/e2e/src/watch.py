@@ -7,16 +7,14 @@
 #     slow S AT FROM TO   a read took S seconds; the daemon's log grew from FROM to TO bytes
 #
 # Arguments: the export (an NBD address, or a file of a mount); the file to compare with; the
-# daemon's log; from how many seconds on a read is slow; files whose cached pages are forgotten
-# before each read. VFIELD_READ_PAUSE_S is a pause before each read: many readers then leave a small
-# machine some time.
+# daemon's log; from how many seconds on a read is slow; the seconds of a pause before each read;
+# files whose cached pages are forgotten before each read.
 import os
 import sys
 import time
 
-where, path, log, slow_s, *caches = sys.argv[1:]
+where, path, log, slow_s, pause_s, *caches = sys.argv[1:]
 PIECE = 1 << 20
-PAUSE_S = float(os.environ.get("VFIELD_READ_PAUSE_S", "0"))
 with open(path, "rb") as file:
     expected = file.read()
 
@@ -72,7 +70,7 @@ def read_all(export):
     global longest_s
     for at in range(0, len(expected), PIECE):
         wanted = expected[at : at + PIECE]
-        time.sleep(PAUSE_S)
+        time.sleep(float(pause_s))
         began, begun_at = time.monotonic(), os.path.getsize(log)
         try:
             found = export.read(len(wanted), at)

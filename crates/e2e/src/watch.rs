@@ -19,6 +19,9 @@ const GOES_ON: &str = "no read waits any more";
 const STARTED: &str = "listening on ";
 /// A round takes some seconds on a busy machine.
 const ROUND: Duration = Duration::from_secs(60);
+/// Pause before each read of one of many readers. Without it two dozen of them leave the daemons of
+/// a small machine no time.
+const PAUSE: Duration = Duration::from_millis(30);
 
 /// A reader of one export of one host.
 #[derive(Debug)]
@@ -33,7 +36,18 @@ impl Watch {
     /// # Errors
     /// If it cannot be started.
     pub fn nbd(host: &Host, daemon: &Daemon, image: &Path) -> Result<Self, LabError> {
-        Self::start("watch", host, daemon, &daemon.uri(""), image, &[])
+        Self::start("watch", host, daemon, &daemon.uri(""), image, &[], Duration::ZERO)
+    }
+
+    /// One of many readers: it pauses before each read. It reads over NBD, or the file of a mount.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn one_of_many(host: &Host, daemon: &Daemon, file: Option<&Path>, image: &Path) -> Result<Self, LabError> {
+        let Some(file) = file else {
+            return Self::start("watch", host, daemon, &daemon.uri(""), image, &[], PAUSE);
+        };
+        Self::start("fuse", host, daemon, &file.display().to_string(), image, &[file], PAUSE)
     }
 
     /// Reads a file, compared with another one. Cached pages of it, and of `under`, are forgotten
@@ -58,7 +72,7 @@ impl Watch {
         image: &Path,
     ) -> Result<Self, LabError> {
         let caches: Vec<_> = std::iter::once(file).chain(under.iter().copied()).collect();
-        Self::start(name, host, daemon, &file.display().to_string(), image, &caches)
+        Self::start(name, host, daemon, &file.display().to_string(), image, &caches, Duration::ZERO)
     }
 
     fn start(
@@ -68,10 +82,13 @@ impl Watch {
         export: &str,
         image: &Path,
         caches: &[&Path],
+        pause: Duration,
     ) -> Result<Self, LabError> {
         let name = format!("{name}-{}", daemon.addr());
+        let pause_s = pause.as_secs_f64().to_string();
         let mut words = host.command("/usr/bin/python3");
-        words.args(["-c", SCRIPT, export]).arg(image).arg(daemon.process().log_path()).arg(SLOW_S).args(caches);
+        words.args(["-c", SCRIPT, export]).arg(image).arg(daemon.process().log_path());
+        words.args([SLOW_S, &pause_s]).args(caches);
         Ok(Self { reader: host.spawn(&name, &mut words)?, name })
     }
 

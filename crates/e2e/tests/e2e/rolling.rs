@@ -1,8 +1,7 @@
 //! A rolling upgrade of twenty nodes, one after the other, while each of them is read.
 //!
-//! `VFIELD_ROUNDS` says how often all are upgraded; the nightly checks do it more often, with a
-//! pause before each read (`VFIELD_READ_PAUSE_S`). The test prints the longest read before the
-//! first upgrade, and the longest one so far after each round.
+//! `VFIELD_ROUNDS` says how often all are upgraded; the nightly checks do it more often. The test
+//! prints the longest read before the first upgrade, and the longest one so far after each round.
 
 use std::time::Duration;
 use vfield_e2e::field::{Field, NEWS, Plan, live};
@@ -29,10 +28,10 @@ fn readers(field: &Field) -> Result<Vec<(usize, Watch)>, LabError> {
     let mut readers = Vec::new();
     for (number, node) in field.nodes.iter().enumerate() {
         let host = field.host(number);
-        readers.push((number, Watch::nbd(host, node, &field.image)?));
+        readers.push((number, Watch::one_of_many(host, node, None, &field.image)?));
         if let Some(mount) = node.mount() {
             let file = mount.join("disk.img");
-            readers.push((number, Watch::named("fuse", host, node, &file, &[], &field.image)?));
+            readers.push((number, Watch::one_of_many(host, node, Some(&file), &field.image)?));
         }
     }
     Ok(readers)
