@@ -19,6 +19,7 @@ pub mod family;
 pub mod found;
 pub mod label;
 pub mod large_pages;
+mod marked;
 pub mod on_disk;
 mod pin;
 mod read;
@@ -39,6 +40,7 @@ use compressed::Compressed;
 use family::{Lenders, Lends};
 use found::Tally;
 use label::Label;
+use marked::Marked;
 use on_disk::{OnDisk, Troubles};
 use slot::{Form, Slot};
 use slots::Slots;
@@ -55,7 +57,7 @@ use vfield_core::hash_tree::{self, Hash, ZeroHashes};
 use vfield_core::image::{Geometry, ImageId};
 use vfield_core::names::Names;
 use vfield_core::node::Commitment;
-use withheld::Withheld;
+use withheld::Wait;
 
 /// Why a store cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +102,7 @@ pub struct Store {
     disk: Option<OnDisk>,
     compressed: OnceLock<Compressed>,
     troubles: Troubles,
-    withheld: Withheld,
+    withheld: Marked<Wait>,
     behind: Behind,
     slots: Slots,
     transients: Arc<Transients>,
@@ -144,7 +146,7 @@ impl Store {
             disk: None,
             compressed: OnceLock::new(),
             troubles: Troubles::default(),
-            withheld: Withheld::default(),
+            withheld: Marked::default(),
             behind: Behind::default(),
             slots: Slots::new(geometry.chunks(), Slot::default()),
             transients: Arc::default(),

@@ -64,6 +64,15 @@ impl Bench {
         bench
     }
 
+    /// A node whose store of 200 chunks is full.
+    fn full() -> Self {
+        let mut bench = Self::new(200, Some(Commitment { start: 0, from: 0 }));
+        bench.input(Input::Surveyed(IMAGE), true);
+        bench.pass(Duration::from_secs(5), true);
+        assert!(bench.filled);
+        bench
+    }
+
     fn input(&mut self, input: Input, answers: bool) {
         self.node.handle(self.now, input);
         self.settle(answers);
@@ -207,10 +216,7 @@ fn impossible_commitments_are_not_taken_up() {
 /// A disk loses chunks of a full store: those are fetched again, and nothing else is.
 #[test]
 fn lost_chunks_are_fetched_again() {
-    let mut bench = Bench::new(200, Some(Commitment { start: 0, from: 0 }));
-    bench.input(Input::Surveyed(IMAGE), true);
-    bench.pass(Duration::from_secs(5), true);
-    assert!(bench.filled);
+    let mut bench = Bench::full();
     let held = bench.here.clone();
     let lost: Vec<Chunk> = held.iter().copied().filter(|chunk| chunk.0 < 600).step_by(40).collect();
     assert!(lost.len() > 3);
@@ -237,10 +243,7 @@ fn lost_chunks_are_fetched_again() {
 /// keeps its share.
 #[test]
 fn withheld_chunks_are_read_from_others() {
-    let mut bench = Bench::new(200, Some(Commitment { start: 0, from: 0 }));
-    bench.input(Input::Surveyed(IMAGE), true);
-    bench.pass(Duration::from_secs(5), true);
-    assert!(bench.filled);
+    let mut bench = Bench::full();
     let held: Vec<Chunk> = bench.here.iter().copied().filter(|chunk| chunk.0 < 600).collect();
     let (first, second) = (held[0], held[1]);
     let read = |token, chunk: Chunk| Input::Read { token: Token(token), image: IMAGE, chunks: chunk.0..chunk.0 + 1 };

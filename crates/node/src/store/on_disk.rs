@@ -12,6 +12,7 @@
 
 use super::found::Tally;
 use super::label::Label;
+use super::marked::Marked;
 use super::slot::{Form, Slot};
 use super::slots::Slots;
 use super::sparse_file::SparseFile;
@@ -19,11 +20,10 @@ use super::{Pin, Store, StoreError};
 use crate::cache::{Cache, out_of_whole_chunks};
 use crate::disk_reads::{self, DiskReads};
 use bytes::Bytes;
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use vfield_block::extent::Extent;
@@ -42,9 +42,7 @@ pub struct OnDisk {
     in_memory: bool,
     /// The reads that wait for the disk: those of all stores on it.
     reads: OnceLock<Arc<DiskReads>>,
-    spoiled: Mutex<BTreeSet<Chunk>>,
-    /// Their number, for readers: there are none on a good disk.
-    spoiled_now: AtomicU64,
+    spoiled: Marked<()>,
     /// Bytes of chunks in the file.
     pub(super) bytes: AtomicU64,
 }
@@ -82,8 +80,7 @@ impl OnDisk {
             file,
             hashes: SparseFile::new(geometry.data_chunks() * HASH_BYTES as u64)?,
             cache: Cache::new(geometry.header().chunk_size()),
-            spoiled: Mutex::default(),
-            spoiled_now: AtomicU64::new(0),
+            spoiled: Marked::default(),
             bytes: AtomicU64::new(0),
         })
     }
@@ -107,30 +104,6 @@ impl OnDisk {
     /// True if a place can be read without a wait for the disk.
     pub(super) fn is_in_memory(&self, place: Extent) -> bool {
         self.in_memory || (!self.reads().is_jammed() && disk_reads::is_in_memory(self.file.fd(), place))
-    }
-
-    fn spoiled(&self) -> MutexGuard<'_, BTreeSet<Chunk>> {
-        self.spoiled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_spoiled(&self, chunk: Chunk) -> bool {
-        self.spoiled_now.load(Ordering::Acquire) > 0 && self.spoiled().contains(&chunk)
-    }
-
-    /// False if it is already.
-    fn spoil(&self, chunk: Chunk) -> bool {
-        let mut spoiled = self.spoiled();
-        let new = spoiled.insert(chunk);
-        self.spoiled_now.store(spoiled.len() as u64, Ordering::Release);
-        new
-    }
-
-    fn unspoil(&self, chunk: Chunk) {
-        if self.spoiled_now.load(Ordering::Acquire) > 0 {
-            let mut spoiled = self.spoiled();
-            spoiled.remove(&chunk);
-            self.spoiled_now.store(spoiled.len() as u64, Ordering::Release);
-        }
     }
 
     fn note_hash(&self, chunk: Chunk, hash: &Hash) -> io::Result<()> {
@@ -244,15 +217,15 @@ impl Store {
 
     /// True if the bytes of a resident chunk are other ones on the disk.
     pub(super) fn is_spoiled(&self, chunk: Chunk) -> bool {
-        self.disk.as_ref().is_some_and(|disk| disk.is_spoiled(chunk))
+        self.disk.as_ref().is_some_and(|disk| disk.spoiled.has(chunk))
     }
 
     /// An evicted chunk has nothing to mend, and does not settle.
     pub(super) fn forget_on_disk(&self, chunk: Chunk) {
         if let Some(disk) = &self.disk {
-            disk.unspoil(chunk);
+            disk.spoiled.remove(chunk);
         }
-        self.forget_withheld(chunk);
+        self.withheld.remove(chunk);
         if self.is_slow_to_write(chunk) {
             self.behind.evict(chunk);
         }
@@ -276,12 +249,11 @@ impl Store {
         if self.geometry().is_data(chunk) {
             let hash = self.read_hash(chunk).unwrap_or_else(|| hash_chunk(bytes));
             disk.note_hash(chunk, &hash)?;
+            disk.write(at, bytes).inspect_err(|error| self.tell_refused(error))?;
         } else {
             // Its copy on the disk is for the next process only, and follows.
             self.memory.write(at, bytes)?;
-            return Ok(Form::Plain);
         }
-        disk.write(at, bytes).inspect_err(|error| self.tell_refused(error))?;
         Ok(Form::Plain)
     }
 
@@ -303,13 +275,13 @@ impl Store {
 
     /// Writes the right bytes over those of a spoiled chunk; false if it is not one.
     pub(super) fn mend(&self, chunk: Chunk, bytes: &[u8]) -> io::Result<bool> {
-        let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_spoiled(chunk)) else { return Ok(false) };
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.spoiled.has(chunk)) else { return Ok(false) };
         if !self.try_pin(chunk) {
             return Ok(false);
         }
         let written = self.write_bytes(chunk, bytes);
         if written.is_ok() {
-            disk.unspoil(chunk);
+            disk.spoiled.remove(chunk);
         }
         self.unpin(chunk);
         written.map(|_| true)
@@ -338,7 +310,7 @@ impl Store {
     }
 
     pub(super) fn spoil(&self, chunk: Chunk) {
-        if self.disk.as_ref().is_some_and(|disk| disk.spoil(chunk)) {
+        if self.disk.as_ref().is_some_and(|disk| disk.spoiled.change(|spoiled| spoiled.insert(chunk, ())).is_none()) {
             self.tell_spoiled(chunk);
         }
     }

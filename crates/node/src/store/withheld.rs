@@ -11,10 +11,8 @@
 use super::Store;
 use crate::disk_reads::{BadPlace, DiskRead, DiskReads, Unread};
 use crate::source::Away;
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use vfield_block::extent::Extent;
 use vfield_core::chunk::Chunk;
 use vfield_core::wire::Priority;
@@ -28,43 +26,13 @@ pub enum Waiter {
     Peer(Priority),
 }
 
-/// The withheld chunks of a store.
-#[derive(Debug, Default)]
-pub struct Withheld {
-    chunks: Mutex<BTreeMap<Chunk, Wait>>,
-    /// Their number, for readers: there are none on a good disk.
-    number: AtomicU64,
-}
-
-/// The conditions under which a chunk is released.
+/// The conditions under which a withheld chunk is released.
 #[derive(Debug)]
-struct Wait {
+pub(super) struct Wait {
     /// These go on.
     reads: Arc<DiskReads>,
     /// A read of the chunk itself has ended.
     is_read: bool,
-}
-
-impl Withheld {
-    fn has(&self, chunk: Chunk) -> bool {
-        self.number() > 0 && self.chunks().contains_key(&chunk)
-    }
-
-    fn number(&self) -> u64 {
-        self.number.load(Ordering::Acquire)
-    }
-
-    fn chunks(&self) -> MutexGuard<'_, BTreeMap<Chunk, Wait>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the table, and counts it anew.
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<Chunk, Wait>) -> T) -> T {
-        let mut chunks = self.chunks();
-        let changed = change(&mut chunks);
-        self.number.store(chunks.len() as u64, Ordering::Release);
-        changed
-    }
 }
 
 impl Store {
@@ -138,13 +106,6 @@ impl Store {
         }
         if !released.is_empty() {
             self.tell_turned(released);
-        }
-    }
-
-    /// An evicted chunk has nothing to be released.
-    pub(super) fn forget_withheld(&self, chunk: Chunk) {
-        if self.is_withheld(chunk) {
-            self.withheld.change(|chunks| chunks.remove(&chunk));
         }
     }
 
