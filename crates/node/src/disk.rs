@@ -2,9 +2,13 @@
 //!
 //! One process at a time has it. It makes, lists and removes files; a store owns their content
 //! ([`crate::store::on_disk`]).
+//!
+//! A directory may stand still with its disk. So whatever touches it runs on a thread that may
+//! wait, and files are made and removed one after another.
 
 use crate::config::{DiskConfig, NodeConfig};
-use crate::disk_reads::DiskReads;
+use crate::disk_reads::{DiskReads, STILL};
+use crate::event::{Event, EventSink};
 use crate::node::StartError;
 use crate::store::found::Unfit;
 use crate::store::{Kept, Store, StoreError, free_bytes};
@@ -16,8 +20,11 @@ use rustix::io::{Errno, pwrite};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use vfield_core::image::{Geometry, ImageId};
 
 /// How long the process before may take to end, if it hands over to this one.
@@ -57,35 +64,41 @@ impl From<Errno> for DiskError {
 #[derive(Debug)]
 pub struct Disk {
     path: PathBuf,
-    dir: OwnedFd,
+    dir: Arc<OwnedFd>,
     _lock: OwnedFd,
     max_bytes: u64,
     reads: Arc<DiskReads>,
+    /// Changes of the directory, in their order.
+    changes: OnceLock<mpsc::UnboundedSender<Change>>,
 }
+
+type Change = Box<dyn FnOnce() + Send>;
 
 impl Disk {
     /// The disk of a node, if it is to have one.
-    pub async fn of(config: &NodeConfig) -> Result<Option<Arc<Self>>, StartError> {
-        let Some(disk) = &config.disk else { return Ok(None) };
-        let opened = Self::open(disk).await;
-        opened.map(|disk| Some(Arc::new(disk))).map_err(|why| StartError::Disk { dir: disk.dir.clone(), why })
+    pub async fn of(config: &NodeConfig, events: &EventSink) -> Result<Option<Arc<Self>>, StartError> {
+        let Some(disk) = config.disk.clone() else { return Ok(None) };
+        let dir = disk.dir.clone();
+        let opened = patiently(&dir, events, move || Self::open(&disk)).await;
+        opened.map(|disk| Some(Arc::new(disk))).map_err(|why| StartError::Disk { dir, why })
     }
 
     /// Opens a directory, and makes it if it is not there.
-    pub async fn open(config: &DiskConfig) -> Result<Self, DiskError> {
+    fn open(config: &DiskConfig) -> Result<Self, DiskError> {
         config.make_dir()?;
         let dir = openat(CWD, &config.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let lock = openat(&dir, LOCK, OFlags::CREATE | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC, PRIVATE)?;
         let since = Instant::now();
         while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             match error {
-                Errno::WOULDBLOCK if since.elapsed() < LOCK_WAIT => tokio::time::sleep(LOCK_PAUSE).await,
+                Errno::WOULDBLOCK if since.elapsed() < LOCK_WAIT => std::thread::sleep(LOCK_PAUSE),
                 Errno::WOULDBLOCK => return Err(DiskError::InUse),
                 other => return Err(other.into()),
             }
         }
         has_holes(&dir)?;
-        let mut disk = Self { path: config.dir.clone(), dir, _lock: lock, max_bytes: 0, reads: Arc::default() };
+        let (path, dir, reads) = (config.dir.clone(), Arc::new(dir), Arc::default());
+        let mut disk = Self { path, dir, _lock: lock, max_bytes: 0, reads, changes: OnceLock::new() };
         disk.max_bytes = config.max_bytes.map_or_else(|| disk.room_bytes(), Ok)?;
         Ok(disk)
     }
@@ -127,18 +140,29 @@ impl Disk {
     }
 
     /// The stores of an earlier process, or why a file is none.
-    pub fn kept(&self) -> io::Result<Vec<(String, Result<Kept, Unfit>)>> {
-        Ok(self.files()?.into_iter().map(|(name, file)| (name, Kept::read_on_disk(file))).collect())
+    pub async fn kept(self: &Arc<Self>, events: &EventSink) -> io::Result<Vec<(String, Result<Kept, Unfit>)>> {
+        let disk = Arc::clone(self);
+        let read = move || Ok(disk.files()?.into_iter().map(|(name, file)| (name, Kept::read_on_disk(file))).collect());
+        patiently(&self.path, events, read).await
     }
 
-    /// An empty store in a file of its own.
-    pub fn create(&self, id: ImageId, geometry: &Geometry) -> Result<Arc<Store>, StoreError> {
-        let name = name_of(id);
-        // An earlier one was not taken over, so it is of no use.
-        self.remove(&name);
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = openat(&self.dir, &name, flags, PRIVATE).map_err(io::Error::from)?;
-        Store::on_disk(id, geometry, file).inspect(|store| store.share_reads(&self.reads))
+    /// An empty store in a file of its own. It is not waited for as long as the disk stands still.
+    pub async fn create(&self, id: ImageId, geometry: &Geometry) -> Result<Arc<Store>, StoreError> {
+        let (dir, name, geometry) = (Arc::clone(&self.dir), name_of(id), *geometry);
+        let (made, store) = oneshot::channel();
+        self.change(move || {
+            // An earlier one was not taken over, so it is of no use.
+            unlink(&dir, &name);
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+            let file = openat(&dir, &name, flags, PRIVATE).map_err(|error| io::Error::from(error).into());
+            if made.send(file.and_then(|file| Store::on_disk(id, &geometry, file))).is_err() {
+                unlink(&dir, &name);
+            }
+        });
+        match timeout(STILL, store).await {
+            Ok(Ok(made)) => made.inspect(|store| store.share_reads(&self.reads)),
+            _ => Err(io::Error::new(io::ErrorKind::TimedOut, "its disk does not answer").into()),
+        }
     }
 
     /// The reads of all stores here that wait for it.
@@ -148,10 +172,46 @@ impl Disk {
 
     /// Removes the file of this name. Its room is free when its store ends.
     pub fn remove(&self, name: &str) {
-        match unlinkat(&self.dir, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => tracing::warn!(name, %error, "removing the file of a store failed"),
+        let (dir, name) = (Arc::clone(&self.dir), name.to_owned());
+        self.change(move || unlink(&dir, &name));
+    }
+
+    /// Has something done to the directory, after all that was to be done before. Needs a Tokio
+    /// runtime.
+    fn change(&self, change: impl FnOnce() + Send + 'static) {
+        let changes = self.changes.get_or_init(|| {
+            let (changes, mut coming) = mpsc::unbounded_channel::<Change>();
+            tokio::spawn(async move {
+                while let Some(change) = coming.recv().await {
+                    let _ = spawn_blocking(change).await;
+                }
+            });
+            changes
+        });
+        let _ = changes.send(Box::new(change));
+    }
+}
+
+/// Has something done that the start waits for, on a thread that may wait for a disk. If that takes
+/// long, it is said.
+async fn patiently<T: Send + 'static>(dir: &Path, events: &EventSink, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let mut work = spawn_blocking(work);
+    let done = match timeout(STILL, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            let (dir, still) = (dir.display(), STILL.as_secs());
+            let text = format!("the disk of {dir} has not answered for {still} s; the start waits for it");
+            events(Event::Warning(text));
+            work.await
         }
+    };
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+fn unlink(dir: &OwnedFd, name: &str) {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => tracing::warn!(name, %error, "removing the file of a store failed"),
     }
 }
 

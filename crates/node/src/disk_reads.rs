@@ -119,9 +119,22 @@ impl DiskReads {
         priority: Priority,
         begun: &Arc<OnceLock<Instant>>,
     ) -> DiskRead {
+        let (fd, started) = (Arc::clone(file), Arc::clone(begun));
+        self.run(priority, move || {
+            let _ = started.set(Instant::now());
+            read_through(&fd, extent)
+        })
+    }
+
+    /// Does some `work` that reads a file, in its turn, on a thread that may wait. Once begun it
+    /// goes on if the future is dropped. Needs a Tokio runtime.
+    pub fn run<T: Send + 'static>(
+        &self,
+        priority: Priority,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Pin<Box<dyn Future<Output = T> + Send>> {
         let (room, under_way) = (Arc::clone(&self.room), Arc::clone(&self.under_way));
         let room_for_fills = (priority == Priority::Fill).then(|| Arc::clone(&self.room_for_fills));
-        let (fd, started) = (Arc::clone(file), Arc::clone(begun));
         Box::pin(async move {
             // They are closed by nobody.
             let room_for_fills = match room_for_fills {
@@ -129,15 +142,15 @@ impl DiskReads {
                 None => None,
             };
             let room = (room_for_fills, room.acquire_owned().await);
-            let read = move || {
-                let _ = started.set(Instant::now());
+            let work = move || {
                 let turn = Turn::begin(under_way);
-                let read = read_through(&fd, extent);
+                let done = work();
                 drop((turn, room));
-                read
+                done
             };
-            match tokio::task::spawn_blocking(read).await {
-                Ok(read) => read,
+            match tokio::task::spawn_blocking(work).await {
+                Ok(done) => done,
+                Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
                 // The node ends.
                 Err(_) => std::future::pending().await,
             }

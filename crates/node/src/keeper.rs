@@ -5,6 +5,7 @@
 //! or unclaimed, and reports why. It does not know how descriptors travel: [`Keeper`] does.
 
 use crate::disk::{self, Disk};
+use crate::event::EventSink;
 use crate::naming::Known;
 use crate::store::found::Found;
 use crate::store::label::Label;
@@ -40,9 +41,13 @@ pub struct KeptStores {
 
 impl KeptStores {
     /// Takes all stores from `disk`, then those from `keeper`.
-    pub fn take(keeper: Option<Arc<dyn Keeper>>, disk: Option<Arc<Disk>>) -> Self {
+    pub async fn take(keeper: Option<Arc<dyn Keeper>>, disk: Option<Arc<Disk>>, events: &EventSink) -> Self {
         let mut kept = Self::of_none(keeper, disk);
-        match kept.disk.as_ref().map_or_else(|| Ok(Vec::new()), |disk| disk.kept()) {
+        let files = match &kept.disk {
+            Some(disk) => disk.kept(events).await,
+            None => Ok(Vec::new()),
+        };
+        match files {
             Ok(files) => files.into_iter().for_each(|(name, store)| match store {
                 Ok(store) => kept.stores.push((name, store)),
                 Err(why) => kept.refuse(&name, &why.to_string()),

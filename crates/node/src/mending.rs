@@ -82,7 +82,10 @@ pub async fn watch(driver: Arc<Driver>, image: Arc<LocalImage>, disk: Option<Pat
 async fn room(driver: &Driver, image: &LocalImage, pause: Duration) {
     loop {
         tokio::time::sleep(pause).await;
-        if image.store().may_grow() && driver.look(|core| core.may_grow(image.id())) {
+        let store = Arc::clone(image.store());
+        // A file server that is gone does not say how much room it has.
+        let has_room = tokio::task::spawn_blocking(move || store.may_grow()).await;
+        if has_room.is_ok_and(|has| has) && driver.look(|core| core.may_grow(image.id())) {
             return;
         }
     }

@@ -139,7 +139,7 @@ impl Node {
                 never = lobby::keep(&listener, &keys, &percent) => match never {},
             },
         };
-        let disk = Disk::of(&config).await?;
+        let disk = Disk::of(&config, &events).await?;
         let (addr, zone) = (config.advertised_at(listening), config.zone);
         let trust = trust(&config)?;
         let key = Arc::clone(&trust.key);
@@ -183,7 +183,7 @@ impl Node {
             started,
             tasks,
         };
-        let taken_part = node.take_part(origins).await;
+        let taken_part = node.take_part(origins, &events).await;
         if taken_part.is_err() {
             // Others may know this node by now: it must not look like a dead one.
             node.driver.apply(Input::Gone);
@@ -204,9 +204,9 @@ impl Node {
     }
 
     /// Enters the field, adds the images that this node serves, and joins the others.
-    async fn take_part(&self, origins: Vec<Published>) -> Result<(), StartError> {
+    async fn take_part(&self, origins: Vec<Published>, events: &EventSink) -> Result<(), StartError> {
         let config = &self.config;
-        let mut kept = KeptStores::take(config.keeper.clone(), self.disk.clone());
+        let mut kept = KeptStores::take(config.keeper.clone(), self.disk.clone(), events).await;
         let joins = config.serve.is_empty() || !config.join.is_empty();
         let held = if joins { kept.known() } else { Vec::new() };
         let search = self.search(&config.join, &held);
@@ -220,7 +220,7 @@ impl Node {
             // Nothing wanted means the only image that there is.
             if !wanted.is_empty() || (config.join.is_empty() && config.follow.is_empty()) {
                 for chosen in self.search(wanted, &held).find(alone, patience).await? {
-                    self.join(chosen, config.store, &mut kept)?;
+                    self.join(chosen, config.store, &mut kept).await?;
                 }
             }
             self.join_tagged(&mut kept, config.store).await?;

@@ -142,7 +142,7 @@ impl ImageReader {
         }
         let mut here = self.stored(extent, &mut pieces).await;
         if here == 0 {
-            survey::look(&self.driver, &self.image, self.image.geometry().covering(wanted));
+            survey::look(&self.driver, &self.image, self.image.geometry().covering(wanted)).await;
             here = self.stored(extent, &mut pieces).await;
         }
         if here > 0 {

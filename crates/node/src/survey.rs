@@ -2,25 +2,48 @@
 //! an image, and what other versions of the image have. It verifies all of them in the background,
 //! and reports the right ones to the core.
 //!
-//! No task waits for it. A task that wants an unchecked chunk checks that one itself ([`look`]),
-//! and no request for it goes to a peer. Chunks whose hash page is missing are checked again when a
-//! page has come. They are dropped when the store is full.
+//! No task waits for it. A task that wants an unchecked chunk has that one checked at once
+//! ([`look`]), and no request for it goes to a peer. Only if its disk does not deliver it in time,
+//! others are asked. Chunks whose hash page is missing are checked again when a page has come. They
+//! are dropped when the store is full.
 
 use crate::driver::Driver;
 use crate::event::Event;
 use crate::image::LocalImage;
+use crate::source::PATIENCE;
 use crate::store::found::Adopted;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
 use vfield_core::chunk::Chunk;
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
+use vfield_core::wire::Priority;
 
-/// Chunks verified in one go, 10 ms of work at the default size: a node that ends waits no longer.
-const CHUNKS: u64 = 256;
+/// Bytes verified in one go, 3 ms of work: a node that ends waits no longer. A disk that takes
+/// [`crate::disk_reads::STILL`] for them stands still.
+const PART_BYTES: u64 = 4 << 20;
 
-/// Checks found `chunks` of an image, and reports the right ones to the core.
-pub fn look(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
+/// How long a chunk is awaited at which another version's survey is. One in memory is checked
+/// within this time, on a busy machine too. One on a disk may take for ever.
+const LENDER_WITHIN: Duration = Duration::from_millis(20);
+
+/// Checks found `chunks` of an image, and reports the right ones to the core. Those that a disk has
+/// to read are waited for as long as a reader waits for a disk ([`PATIENCE`]). Those that are
+/// checked later are reported then.
+pub async fn look(driver: &Arc<Driver>, image: &Arc<LocalImage>, chunks: Range<u64>) {
+    let Some(reads) = image.store().awaited(chunks.clone()) else { return look_now(driver, image, chunks) };
+    if reads.is_jammed() {
+        return;
+    }
+    let (driver, image) = (Arc::clone(driver), Arc::clone(image));
+    let looking = reads.run(Priority::Demand, move || look_now(&driver, &image, chunks));
+    let _ = timeout(PATIENCE, looking).await;
+}
+
+/// The same on the calling thread, which waits for a disk as long as that takes.
+pub fn look_now(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
     check(driver, image, chunks, |image, Adopted { chunks, zeros, .. }| {
         driver.apply(Input::Found { image, chunks, zeros });
     });
@@ -49,7 +72,8 @@ pub fn check(driver: &Driver, image: &LocalImage, chunks: Range<u64>, mut tell: 
     }
     // The survey of the lender may be at the same chunk. That takes it a moment, and a chunk that
     // is not awaited here is fetched.
-    while check(image) {
+    let since = Instant::now();
+    while check(image) && since.elapsed() < LENDER_WITHIN {
         std::thread::yield_now();
     }
 }
@@ -57,7 +81,8 @@ pub fn check(driver: &Driver, image: &LocalImage, chunks: Range<u64>, mut tell: 
 /// Looks at everything that was found, `runs` of chunks, beginning where the fill did. What of it
 /// an earlier process `left` is told of.
 pub async fn run(driver: Arc<Driver>, image: Arc<LocalImage>, runs: Vec<Range<u64>>, from: u64, left: bool) {
-    let parts = in_order(&runs, image.geometry().data_chunks(), from);
+    let most = (PART_BYTES / image.geometry().chunk_bytes()).max(1);
+    let parts = in_order(&runs, image.geometry().data_chunks(), from, most);
     pass(&driver, &image, &parts).await;
     driver.apply(Input::Surveyed(image.id()));
     let store = image.store();
@@ -92,22 +117,29 @@ async fn pass(driver: &Arc<Driver>, image: &Arc<LocalImage>, parts: &[Range<u64>
         if !part.clone().any(|number| image.store().is_found(Chunk(number))) {
             continue;
         }
+        let reads = image.store().awaited(part.clone());
         let (driver, image, part) = (Arc::clone(driver), Arc::clone(image), part.clone());
-        let looking = tokio::task::spawn_blocking(move || look(&driver, &image, part)).await;
-        looking.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let look = move || look_now(&driver, &image, part);
+        match reads {
+            Some(reads) => reads.run(Priority::Fill, look).await,
+            None => {
+                let looking = tokio::task::spawn_blocking(look).await;
+                looking.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            }
+        }
     }
 }
 
-/// The runs in parts of at most [`CHUNKS`]: hash pages, then data from `from` on and around.
-fn in_order(runs: &[Range<u64>], data_chunks: u64, from: u64) -> Vec<Range<u64>> {
+/// The runs in parts of at most `most` chunks: hash pages, then data from `from` on and around.
+fn in_order(runs: &[Range<u64>], data_chunks: u64, from: u64, most: u64) -> Vec<Range<u64>> {
     let from = from.min(data_chunks);
     let mut parts = Vec::new();
     for within in [data_chunks..u64::MAX, from..data_chunks, 0..from] {
         for run in runs {
             let (mut start, end) = (run.start.max(within.start), run.end.min(within.end));
             while start < end {
-                parts.push(start..end.min(start + CHUNKS));
-                start += CHUNKS;
+                parts.push(start..end.min(start + most));
+                start += most;
             }
         }
     }
@@ -122,8 +154,8 @@ mod tests {
     fn pages_come_first_and_data_from_where_the_fill_began() {
         let runs = [2..5, 90..700, 702..703];
         let parts = [600..700, 702..703, 100..356, 356..600, 2..5, 90..100];
-        assert_eq!(in_order(&runs, 600, 100), parts);
-        assert_eq!(in_order(&runs[..1], 5, 900), runs[..1]);
-        assert!(in_order(&[], 5, 0).is_empty());
+        assert_eq!(in_order(&runs, 600, 100, 256), parts);
+        assert_eq!(in_order(&runs[..1], 5, 900, 256), runs[..1]);
+        assert!(in_order(&[], 5, 0, 256).is_empty());
     }
 }

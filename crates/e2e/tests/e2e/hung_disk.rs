@@ -2,11 +2,13 @@
 //! under a member's store.
 //!
 //! An origin's other images are read, it says why this one is not, and reads go on with the disk.
-//! A member reads from others meanwhile, and has its store again with the disk.
+//! A member reads from others meanwhile, and has its store again with the disk. So does a node that
+//! surveys its store. A start that waits for the disk says so.
 //! The disk is a mount of another field. Its daemon is stopped: then reads of files on it wait in
 //! the kernel. Writes wait for a file system that is frozen.
 
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use vfield_e2e::Outcome;
@@ -14,9 +16,10 @@ use vfield_e2e::field::NEWS;
 use vfield_e2e::program::vfield;
 use vfield_e2e::tree::Tree;
 use vfield_lab::bytes::{MIB, random_file};
+use vfield_lab::daemon::Start;
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Lab, client, daemon};
+use vfield_lab::{Daemon, Lab, LabError, Vfield, client, daemon};
 
 /// A disk stands still if no read has ended for five seconds.
 const STILL: Duration = Duration::from_secs(20);
@@ -25,6 +28,54 @@ fn source<'a>(status: &'a Value, image: &str) -> &'a str {
     let images = status["images"].as_array();
     let image = images.into_iter().flatten().find(|one| one["name"] == image);
     image.and_then(|image| image["source"]["state"].as_str()).unwrap_or_default()
+}
+
+const NEEDS: [Need; 4] = [Need::Root, Need::Fuse, Need::Tool("mkfs.ext4"), Need::Tool("nbdcopy")];
+
+/// A file system for stores. Its disk is a mount of another field, on the hosts 0 and 1.
+struct Disk {
+    origin: Daemon,
+    mount: Daemon,
+    file: PathBuf,
+    tree: Tree,
+}
+
+impl Disk {
+    fn of(lab: &Lab, vfield: &Vfield) -> Result<Self, LabError> {
+        let file = lab.dir().join("below.img");
+        run(Command::new("truncate").args(["-s", "48M"]).arg(&file))?;
+        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&file))?;
+        let origin = vfield.serve(lab.host(0), &[&file]).name("below").ready()?;
+        let writable = ["--overlay", "ram", "--overlay-size", "64M"];
+        let mount = vfield.join(lab.host(1), origin.addr()).store("0").mounted(true).args(&writable).ready()?;
+        let file = mount.mount().expect("it is mounted").join("below.img");
+        let tree = Tree::of(lab.host(1), &file)?;
+        Ok(Self { origin, mount, file, tree })
+    }
+
+    fn stores(&self) -> PathBuf {
+        self.tree.dir().join("stores")
+    }
+
+    /// Has a node of one thread put its store there.
+    fn under<'a>(&self, node: Start<'a>) -> Start<'a> {
+        let stores = self.stores();
+        node.store("all").args(&["--disk", stores.to_str().expect("a plain path"), "--threads", "1"])
+    }
+
+    /// Writes everything to the disk, and leaves nothing of it in memory.
+    fn forget(&self) -> Outcome {
+        run(Command::new("sync").arg("--file-system").arg(self.tree.dir()))?;
+        for entry in std::fs::read_dir(self.stores())? {
+            client::forget(&entry?.path())?;
+        }
+        Ok(client::forget(&self.file)?)
+    }
+}
+
+/// Bytes that came to a node from the origin.
+fn came(status: &Value) -> u64 {
+    status["traffic"]["from_origin_bytes"].as_u64().unwrap_or_default()
 }
 
 #[test]
@@ -65,38 +116,22 @@ fn a_disk_that_stands_still_holds_up_its_own_image_only() -> Outcome {
 
 #[test]
 fn a_store_on_a_disk_that_stands_still_holds_up_no_read() -> Outcome {
-    if !have(&[Need::Root, Need::Fuse, Need::Tool("mkfs.ext4"), Need::Tool("nbdcopy")]) {
+    if !have(&NEEDS) {
         return Ok(());
     }
     let (lab, vfield) = (Lab::loopback(4)?, vfield());
-    let (image, below) = (random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?, lab.dir().join("below.img"));
-    run(Command::new("truncate").args(["-s", "48M"]).arg(&below))?;
-    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&below))?;
-    let below = vfield.serve(lab.host(0), &[&below]).name("below").ready()?;
-    let writable = ["--overlay", "ram", "--overlay-size", "64M"];
-    let mut disk = vfield.join(lab.host(1), below.addr()).store("0").mounted(true).args(&writable).ready()?;
-    let file = disk.mount().expect("it is mounted").join("below.img");
-    let tree = Tree::of(lab.host(1), &file)?;
+    let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
+    let mut disk = Disk::of(&lab, &vfield)?;
     let mut origin = vfield.serve(lab.host(2), &[&image]).name("origin").ready()?;
-    let stores = tree.dir().join("stores");
-    let on_disk = ["--disk", stores.to_str().expect("a plain path"), "--threads", "1"];
-    let mut node = vfield.join(lab.host(3), origin.addr()).store("all").args(&on_disk).ready()?;
+    let mut node = disk.under(vfield.join(lab.host(3), origin.addr())).ready()?;
     node.wait("filled", daemon::FILL_LIMIT)?;
-    let forget = || -> Outcome {
-        run(Command::new("sync").arg("--file-system").arg(tree.dir()))?;
-        for entry in std::fs::read_dir(&stores)? {
-            client::forget(&entry?.path())?;
-        }
-        Ok(client::forget(&file)?)
-    };
-    let came = |status: &Value| status["traffic"]["from_origin_bytes"].as_u64().unwrap_or_default();
     let before = came(&node.status()?);
-    forget()?;
-    disk.process_mut().freeze();
+    disk.forget()?;
+    disk.mount.process_mut().freeze();
     let read = client::compare_nbd(lab.host(3), &node.uri(""), &image);
     let said = node.says("does not deliver in time; other nodes are asked meanwhile", NEWS);
     let meanwhile = node.status();
-    disk.process_mut().thaw();
+    disk.mount.process_mut().thaw();
     read?;
     said?;
     assert!(came(&meanwhile?) > before, "it read from its disk");
@@ -104,10 +139,66 @@ fn a_store_on_a_disk_that_stands_still_holds_up_no_read() -> Outcome {
     // The store is whole again: nobody else has the image now.
     node.wait_status("the disk delivers", STILL, |status| status["images"][0]["withheld_chunks"] == 0)?;
     origin.kill();
-    forget()?;
+    disk.forget()?;
     client::compare_nbd(lab.host(3), &node.uri(""), &image)?;
     drop(node);
-    Ok(tree.unmount()?)
+    Ok(disk.tree.unmount()?)
+}
+
+#[test]
+fn a_survey_whose_disk_stands_still_holds_up_no_read() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(4)?, vfield());
+    let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
+    let mut disk = Disk::of(&lab, &vfield)?;
+    let mut origin = vfield.serve(lab.host(2), &[&image]).name("origin").ready()?;
+    let join = || disk.under(vfield.join(lab.host(3), origin.addr()));
+    let mut node = join().ready()?;
+    node.wait("filled", daemon::FILL_LIMIT)?;
+    node.kill();
+    disk.forget()?;
+    // The survey takes twelve seconds, unless the disk stands still.
+    run(&mut disk.origin.ask_to(&["limit", "--up", "500kB"]))?;
+    let node = join().ready()?;
+    disk.mount.process_mut().freeze();
+    let read = client::compare_nbd(lab.host(3), &node.uri(""), &image);
+    let meanwhile = node.status();
+    disk.mount.process_mut().thaw();
+    run(&mut disk.origin.ask_to(&["limit", "--up", "none"]))?;
+    read?;
+    assert!(came(&meanwhile?) > 0, "it read from its disk");
+    node.wait("filled", daemon::FILL_LIMIT)?;
+    assert_eq!(node.status()?["images"][0]["spoiled_chunks"], 0);
+    origin.kill();
+    client::compare_nbd(lab.host(3), &node.uri(""), &image)?;
+    drop(node);
+    Ok(disk.tree.unmount()?)
+}
+
+#[test]
+fn a_start_that_waits_for_a_disk_says_so() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(4)?, vfield());
+    let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
+    let mut disk = Disk::of(&lab, &vfield)?;
+    let origin = vfield.serve(lab.host(2), &[&image]).name("origin").ready()?;
+    let mut node = disk.under(vfield.join(lab.host(3), origin.addr())).ready()?;
+    node.wait("filled", daemon::FILL_LIMIT)?;
+    node.kill();
+    disk.forget()?;
+    disk.mount.process_mut().freeze();
+    let mut node = disk.under(vfield.join(lab.host(3), origin.addr())).spawn()?;
+    let said = node.says("has not answered for 5 s; the start waits for it", STILL);
+    disk.mount.process_mut().thaw();
+    said?;
+    node.wait_ready(STILL)?;
+    client::compare_nbd(lab.host(3), &node.uri(""), &image)?;
+    drop(node);
+    Ok(disk.tree.unmount()?)
 }
 
 #[test]

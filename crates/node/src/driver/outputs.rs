@@ -8,6 +8,7 @@ use super::{Driver, Reply, lock};
 use crate::bootstrap;
 use crate::event::Event;
 use crate::gossip;
+use crate::image::LocalImage;
 use crate::links::{Ask, Lane};
 use crate::store::found::Adopted;
 use crate::survey;
@@ -30,23 +31,17 @@ impl Driver {
     pub(super) fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
         let mut asked: Vec<Arc<Lane>> = Vec::new();
         let mut request_of = |peer: Identity, ask: Ask| {
-            if self.tracer.is_on() {
-                let (priority, slice) = (priority_word(ask.priority), ask.slice.is_some());
-                let asked = Did::Asked { request: ask.request.0, peer: peer.addr, priority, slice };
-                self.tracer.note(self.now(), Some((ask.image, ask.chunk)), asked);
-            }
-            let lane = self.links.request(self, peer, ask);
+            let lane = self.request(peer, ask);
             asked.extend(lane.filter(|lane| !asked.iter().any(|other| Arc::ptr_eq(other, lane))));
         };
         for output in outputs {
             match output {
-                Output::Request { request, image, chunk, keep, .. }
-                    if keep != Keep::Not && self.lies_here(image, chunk, request) => {}
-                Output::Request { request, image, chunk, keep: Keep::Not, .. }
-                    if self.is_hole(image, chunk, request) => {}
                 Output::Request { request, peer, image, chunk, priority, reach, insists, origin, keep } => {
                     let slice = None;
-                    request_of(peer, Ask { request, image, chunk, priority, reach, insists, origin, keep, slice });
+                    let ask = Ask { request, image, chunk, priority, reach, insists, origin, keep, slice };
+                    if let Some(ask) = self.unless_here(peer, ask) {
+                        request_of(peer, ask);
+                    }
                 }
                 Output::RequestSlice { request, peer, image, chunk, slice, origin } => {
                     let (priority, reach) = (Priority::Demand, Reach::HOLDER);
@@ -57,6 +52,42 @@ impl Driver {
             }
         }
         for lane in asked {
+            lane.flush();
+        }
+    }
+
+    fn request(self: &Arc<Self>, peer: Identity, ask: Ask) -> Option<Arc<Lane>> {
+        if self.tracer.is_on() {
+            let (priority, slice) = (priority_word(ask.priority), ask.slice.is_some());
+            let asked = Did::Asked { request: ask.request.0, peer: peer.addr, priority, slice };
+            self.tracer.note(self.now(), Some((ask.image, ask.chunk)), asked);
+        }
+        self.links.request(self, peer, ask)
+    }
+
+    /// A request for a chunk, unless that is here after all. If it may be on a disk, the peer is
+    /// asked later.
+    fn unless_here(self: &Arc<Self>, peer: Identity, ask: Ask) -> Option<Ask> {
+        let Some(image) = self.image(ask.image) else { return Some(ask) };
+        if ask.keep == Keep::Not {
+            return (!self.is_hole(&image, ask.chunk, ask.request)).then_some(ask);
+        }
+        let Some(reads) = image.store().awaited(ask.chunk.0..ask.chunk.0 + 1) else {
+            return (!self.lies_here(&image, ask.chunk, ask.request)).then_some(ask);
+        };
+        if reads.is_jammed() {
+            return Some(ask);
+        }
+        tokio::spawn(Arc::clone(self).look_and_request(image, peer, ask));
+        None
+    }
+
+    /// Asks a peer for a chunk unless that is on a disk which delivers it in time.
+    async fn look_and_request(self: Arc<Self>, image: Arc<LocalImage>, peer: Identity, ask: Ask) {
+        survey::look(&self, &image, ask.chunk.0..ask.chunk.0 + 1).await;
+        if image.store().is_resident(ask.chunk) || image.store().is_zero(ask.chunk) {
+            self.hint(Input::Lost(ask.request));
+        } else if let Some(lane) = self.request(peer, ask) {
             lane.flush();
         }
     }
@@ -85,8 +116,8 @@ impl Driver {
 
     /// True if the wanted chunk is here after all, so that no peer is asked: an earlier process
     /// left it, another version of the image has it, or it was evicted while a reader holds it.
-    fn lies_here(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
-        let Some(image) = self.image(id) else { return false };
+    fn lies_here(&self, image: &LocalImage, chunk: Chunk, request: RequestId) -> bool {
+        let id = image.id();
         let mut here = image.store().revive(chunk);
         // Not at once: what follows may be the next request of this kind, and so on for a whole
         // store.
@@ -94,7 +125,7 @@ impl Driver {
         if here {
             found(id, vec![chunk], Vec::new());
         } else {
-            survey::check(self, &image, chunk.0..chunk.0 + 1, |of, Adopted { chunks, zeros, .. }| {
+            survey::check(self, image, chunk.0..chunk.0 + 1, |of, Adopted { chunks, zeros, .. }| {
                 here |= of == id && chunks.contains(&chunk);
                 found(of, chunks, zeros);
             });
@@ -107,11 +138,11 @@ impl Driver {
 
     /// True if a chunk to be checked is all zeros, which the core of an origin learns only now: no
     /// holder stores it.
-    fn is_hole(&self, id: ImageId, chunk: Chunk, request: RequestId) -> bool {
-        let zeros = self.image(id).and_then(|image| image.source()?.zeros_from(chunk));
+    fn is_hole(&self, image: &LocalImage, chunk: Chunk, request: RequestId) -> bool {
+        let zeros = image.source().and_then(|source| source.zeros_from(chunk));
         let is_hole = zeros.is_some();
         if let Some(zeros) = zeros {
-            self.hint(Input::Found { image: id, chunks: Vec::new(), zeros: vec![zeros] });
+            self.hint(Input::Found { image: image.id(), chunks: Vec::new(), zeros: vec![zeros] });
             self.hint(Input::Lost(request));
         }
         is_hole

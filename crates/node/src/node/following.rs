@@ -163,7 +163,7 @@ impl Node {
         }
         let chosen = self.find_tagged(tag, image, &[]).await?;
         self.check_new(image, &chosen.here)?;
-        self.join(chosen, self.config.store, &mut self.none_kept())?;
+        self.join(chosen, self.config.store, &mut self.none_kept()).await?;
         self.came_by_tag(image);
         self.spawn(super::holding::report_fills(Arc::clone(&self.driver)));
         self.held(image)
@@ -191,7 +191,7 @@ impl Node {
             loop {
                 let why = match self.begin(name, &held).await {
                     Ok(chosen) => {
-                        self.join_by_tag(chosen, store, kept)?;
+                        self.join_by_tag(chosen, store, kept).await?;
                         break;
                     }
                     Err(why) => why,
@@ -223,7 +223,7 @@ impl Node {
             let name = self.config.follow.iter().find(keeps).unwrap_or(first);
             // Nothing is lost without it but the way back.
             let chosen = self.find_tagged(name, left, held).await.ok();
-            self.join_by_tag(chosen, store, kept)?;
+            self.join_by_tag(chosen, store, kept).await?;
         }
         Ok(())
     }
@@ -262,16 +262,21 @@ impl Node {
         }
         let search = Search { trusted: None, ..self.search(wanted, held) };
         for chosen in search.find(false, Patience::of(self.config.retry)).await? {
-            self.join_by_tag(Some(chosen), self.config.store, kept)?;
+            self.join_by_tag(Some(chosen), self.config.store, kept).await?;
         }
         Ok(others)
     }
 
     /// Joins an image that is here for a tag, and for nobody else.
-    fn join_by_tag(&self, chosen: Option<Chosen>, store: StoreSize, kept: &mut KeptStores) -> Result<(), StartError> {
+    async fn join_by_tag(
+        &self,
+        chosen: Option<Chosen>,
+        store: StoreSize,
+        kept: &mut KeptStores,
+    ) -> Result<(), StartError> {
         let Some(chosen) = chosen else { return Ok(()) };
         let id = chosen.known.id;
-        self.join(chosen, store, kept)?;
+        self.join(chosen, store, kept).await?;
         self.came_by_tag(id);
         Ok(())
     }

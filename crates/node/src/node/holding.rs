@@ -65,7 +65,7 @@ impl Node {
         };
         let id = chosen.known.id;
         self.check_new(id, &chosen.here)?;
-        self.join(chosen, store.unwrap_or(self.config.store), &mut self.none_kept())?;
+        self.join(chosen, store.unwrap_or(self.config.store), &mut self.none_kept()).await?;
         self.spawn(report_fills(Arc::clone(&self.driver)));
         self.held(id)
     }
@@ -159,7 +159,12 @@ impl Node {
     }
 
     /// Takes part in an image of the field, and holds as much of it as `wanted`.
-    pub(super) fn join(&self, chosen: Chosen, wanted: StoreSize, kept: &mut KeptStores) -> Result<(), StartError> {
+    pub(super) async fn join(
+        &self,
+        chosen: Chosen,
+        wanted: StoreSize,
+        kept: &mut KeptStores,
+    ) -> Result<(), StartError> {
         let Chosen { known: Known { id, names, header }, here, proof } = chosen;
         let geometry = Geometry::new(header);
         let all = geometry.chunks() * geometry.chunk_bytes();
@@ -186,7 +191,7 @@ impl Node {
         let (store, found) = match found {
             Some((store, found)) => (store, Some(found)),
             None => {
-                let store = self.joined_store(id, header, is_whole)?;
+                let store = self.joined_store(id, header, is_whole).await?;
                 kept.keep(&store);
                 (store, None)
             }
@@ -285,14 +290,14 @@ impl Node {
 
     /// An empty store, on the disk if there is one. If that has no room for a file, the image is
     /// read without a store.
-    fn joined_store(&self, id: ImageId, header: Header, is_whole: bool) -> Result<Arc<Store>, StartError> {
+    async fn joined_store(&self, id: ImageId, header: Header, is_whole: bool) -> Result<Arc<Store>, StartError> {
         let geometry = Geometry::new(header);
         let Some(disk) = &self.disk else {
             let in_large_pages = self.config.large_pages && is_whole;
             let store = if in_large_pages { Store::in_large_pages } else { Store::new };
             return store(id, &geometry).map_err(|error| no_store(&error));
         };
-        disk.create(id, &geometry).or_else(|error| {
+        disk.create(id, &geometry).await.or_else(|error| {
             self.driver.warn(format!("no store in {}: {error}; reads go on without it", disk.path().display()));
             self.store(id, header)
         })

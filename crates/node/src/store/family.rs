@@ -58,7 +58,7 @@ impl Lenders {
     }
 
     /// Those that are still there, with their numbers.
-    fn all(&self) -> impl Iterator<Item = (usize, Arc<Store>)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, Arc<Store>)> {
         let added = self.stores.iter().map_while(OnceLock::get).enumerate();
         added.filter_map(|(number, store)| Some((number, store.upgrade()?)))
     }
@@ -129,7 +129,7 @@ impl Store {
     /// Borrows a chunk if a lender has the same one now; true if it did.
     pub(super) fn borrow_now(&self, chunk: Chunk) -> bool {
         self.look_at_lenders(chunk);
-        let offered = |slot: Slot| slot.lender().and_then(|_| slot.look());
+        let offered = |slot: Slot| slot.lender().filter(|_| slot.is_found()).and_then(|_| slot.take());
         if self.slots.change(chunk, offered).is_none() {
             return false;
         }
@@ -138,7 +138,7 @@ impl Store {
         !adopted.chunks.is_empty()
     }
 
-    /// Borrows an offered chunk that the caller has looked at, if it is the right one; `expected`
+    /// Borrows an offered chunk whose slot the caller has taken, if it is the right one; `expected`
     /// is its hash here, if known.
     pub(super) fn borrow(&self, chunk: Chunk, expected: Option<Hash>, adopted: &mut Adopted) {
         let Some(expected) = expected else {

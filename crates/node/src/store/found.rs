@@ -11,7 +11,9 @@ use super::label::{BadLabel, Label};
 use super::slot::{Form, Slot};
 use super::sparse_file::SparseFile;
 use super::{Check, Store};
+use crate::disk_reads::DiskReads;
 use std::io;
+use std::iter::successors;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -183,6 +185,22 @@ impl Store {
         self.found() > 0 && self.slots.load(chunk).is_found()
     }
 
+    /// The reads of the disk that has to deliver one of these found chunks before they are checked.
+    /// Pages above them count too, and the same chunks of a lender.
+    pub fn awaited(&self, chunks: Range<u64>) -> Option<Arc<DiskReads>> {
+        let of_lenders = || self.lenders.all().find_map(|(_, lender)| lender.awaited_here(chunks.clone()));
+        self.awaited_here(chunks.clone()).or_else(of_lenders)
+    }
+
+    fn awaited_here(&self, chunks: Range<u64>) -> Option<Arc<DiskReads>> {
+        let disk = self.disk.as_ref().filter(|_| self.found() > 0)?;
+        let above = |chunk: &Chunk| self.geometry().parent(*chunk).map(|(page, _)| page);
+        let found = chunks.map(Chunk).filter(|chunk| self.is_found(*chunk));
+        let mut checked = found.flat_map(|chunk| successors(Some(chunk), above)).filter(|chunk| self.is_found(*chunk));
+        let is_awaited = checked.any(|chunk| !disk.is_in_memory(self.slot_extent(chunk)));
+        is_awaited.then(|| Arc::clone(disk.reads()))
+    }
+
     /// Checks the found `chunk`, after the pages above it, and adds it to `adopted` if it is right.
     /// Hashes on the calling thread. A chunk without its page here stays found.
     pub fn adopt(&self, chunk: Chunk, adopted: &mut Adopted) {
@@ -194,11 +212,18 @@ impl Store {
             self.adopt(page, adopted);
         }
         let Some(looked) = self.slots.change(chunk, Slot::look) else { return };
+        // Another task may have brought the chunk by then.
+        let takes = || self.slots.change(chunk, Slot::judge).is_some();
         if looked.lender().is_some() {
-            return self.borrow(chunk, self.read_hash(chunk), adopted);
+            return if takes() {
+                self.borrow(chunk, self.read_hash(chunk), adopted)
+            };
         }
         let (place, file) = (self.slot_extent(chunk), self.found_file());
         if self.is_on_disk() && file.has_bytes(place.start()..place.end()).is_ok_and(|has| !has) {
+            if !takes() {
+                return;
+            }
             self.slots.change(chunk, |slot| Some(slot.decline()));
             self.found.one_less();
             // There is nothing in it, but a lender may have the chunk.
@@ -214,6 +239,9 @@ impl Store {
         if let Some(unpacked) = (checked == Check::Bad).then(|| self.unpack_found(chunk, &bytes)).flatten() {
             (bytes, form) = (unpacked, Form::Compressed);
             checked = self.check(chunk, &bytes);
+        }
+        if !takes() {
+            return;
         }
         if checked == Check::Good && !self.is_zero(chunk) {
             match self.adopt_bytes(chunk, &bytes, form) {
@@ -249,8 +277,8 @@ impl Store {
     /// Drops the found chunks of this range that could not be verified.
     pub fn drop_found(&self, chunks: Range<u64>) {
         for chunk in chunks.map(Chunk) {
-            match self.slots.change(chunk, Slot::look) {
-                Some(looked) if looked.lender().is_some() => {
+            match self.slots.change(chunk, Slot::take) {
+                Some(taken) if taken.lender().is_some() => {
                     self.slots.change(chunk, |slot| Some(slot.decline()));
                     self.found.one_less();
                 }
@@ -263,10 +291,10 @@ impl Store {
     /// Frees a found chunk's slot for verified bytes; true if the slot is the caller's to write.
     /// Its pages may still be under way from the earlier process.
     pub(super) fn clear_found(&self, chunk: Chunk) -> io::Result<bool> {
-        let looked = if self.found() == 0 { None } else { self.slots.change(chunk, Slot::look) };
-        let Some(looked) = looked else { return Ok(false) };
+        let taken = if self.found() == 0 { None } else { self.slots.change(chunk, Slot::take) };
+        let Some(taken) = taken else { return Ok(false) };
         self.found.one_less();
-        if looked.lender().is_some() {
+        if taken.lender().is_some() {
             self.slots.change(chunk, |slot| Some(slot.write_here()));
             return Ok(true);
         }
@@ -282,7 +310,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Empties a slot that was looked at.
+    /// Empties a slot of found bytes, which is the caller's.
     fn give_back(&self, chunk: Chunk) {
         self.found.one_less();
         self.abandon(chunk);

@@ -10,11 +10,12 @@
 //!                    |                ^----revive------+
 //!                    +-- abandon ---------------------------> Dropping(0)
 //!
-//!         find           look
-//!  Absent -----> Found -------> Writing
-//!                  ^--put_back----+
+//!         find          look           take
+//!  Absent -----> Found ------> Looked -------> Writing
+//!                  | ^-----------put_back---------+
+//!                  +-------------take-------------^
 //!
-//!         offer            look               lend            give_back
+//!         offer            take               lend            give_back
 //!  Absent -----> Offered -------> Writing ----------> Lent ------------> Absent
 //!                  ^---put_back------+ decline          +-- come_home --> Resident(0)
 //!                                    +----> Absent
@@ -29,7 +30,8 @@
 //! - Only `punched` leads back to where `claim` is possible. A slot's pages are given back to the
 //!   kernel before it is used again, because pages handed to `sendfile` may still be on their way.
 //! - `Found` has the bytes of an earlier process, right or not. Only the checking task reads them,
-//!   and publishes them if they are right.
+//!   in `Looked`. It takes the slot once it knows whether they are right. As a disk may let it wait
+//!   for that, a task that brings the chunk meanwhile takes the slot first, and the check is void.
 //! - Only the task whose transition leads to `Dropping(0)` punches.
 //! - `Lent` and `Offered` have their bytes in the slot of another store, the lender: an image's
 //!   other version. A loan is a pin of that slot.
@@ -62,6 +64,7 @@ const FOUND: u32 = 1 << 27;
 const ZERO: u32 = 1 << 28;
 const DROPPING: u32 = 1 << 29;
 const WRITING: u32 = 1 << 30;
+const LOOKED: u32 = FOUND | WRITING;
 const RESIDENT: u32 = 1 << 31;
 
 impl Slot {
@@ -115,17 +118,22 @@ impl Slot {
 
     /// The lender of bytes that can be read.
     pub const fn lent_by(self) -> Option<usize> {
-        if self.0 & (FOUND | WRITING) == 0 { self.lender() } else { None }
+        if self.0 & LOOKED == 0 { self.lender() } else { None }
     }
 
-    /// True if the slot has unverified bytes.
+    /// True if the slot has unverified bytes at which nobody looks.
     pub const fn is_found(self) -> bool {
-        self.0 & FOUND != 0
+        self.0 & LOOKED == FOUND
     }
 
     /// True while a task writes or verifies the bytes.
     pub const fn is_in_the_making(self) -> bool {
         self.0 & WRITING != 0
+    }
+
+    /// True in `Writing`.
+    const fn is_claimed(self) -> bool {
+        self.0 & LOOKED == WRITING
     }
 
     /// True in `Dropping(0)`: the task whose transition led here has to punch, then say
@@ -149,9 +157,20 @@ impl Slot {
         if self.is_absent() { Some(Self(self.0 | FOUND)) } else { None }
     }
 
-    /// Takes found bytes, to verify them, then publish or abandon them; `None` unless found.
+    /// Looks at found bytes, to verify them; `None` unless found.
     pub const fn look(self) -> Option<Self> {
-        if self.is_found() { Some(Self(self.0 & !FOUND | WRITING)) } else { None }
+        if self.is_found() { Some(Self(self.0 | WRITING)) } else { None }
+    }
+
+    /// Takes a slot of found bytes, to publish, abandon or replace them; `None` unless found or
+    /// looked at.
+    pub const fn take(self) -> Option<Self> {
+        if self.0 & FOUND != 0 { Some(Self(self.0 & !FOUND | WRITING)) } else { None }
+    }
+
+    /// The same for the task that looked at the bytes; `None` if another one took the slot.
+    pub const fn judge(self) -> Option<Self> {
+        if self.0 & LOOKED == LOOKED { self.take() } else { None }
     }
 
     /// The store of this number may have the bytes; `None` unless absent.
@@ -165,19 +184,19 @@ impl Slot {
 
     /// The store of this number has the bytes, and keeps them until the loan is given back.
     pub const fn lend(self, lender: usize) -> Self {
-        assert!(self.0 & WRITING != 0, "a loan without a look");
+        assert!(self.is_claimed(), "a loan without a claim");
         Self(self.0 & !(WRITING | LENDER) | (lender as u32 + 1) << LENDER_AT)
     }
 
     /// No store has the bytes after all.
     pub const fn decline(self) -> Self {
-        assert!(self.0 & WRITING != 0, "declined without a look");
+        assert!(self.is_claimed(), "declined without a claim");
         Self(self.0 & !(WRITING | LENDER))
     }
 
     /// The bytes are to be written here, whoever offers them.
     pub const fn write_here(self) -> Self {
-        assert!(self.0 & WRITING != 0, "to be written without a look");
+        assert!(self.is_claimed(), "to be written without a claim");
         Self(self.0 & !LENDER)
     }
 
@@ -193,19 +212,19 @@ impl Slot {
 
     /// Puts back found bytes that cannot be verified yet.
     pub const fn put_back(self) -> Self {
-        assert!(self.0 & WRITING != 0, "put back without a look");
+        assert!(self.is_claimed(), "put back without a claim");
         Self(self.0 & !WRITING | FOUND)
     }
 
     /// The bytes are written.
     pub const fn publish(self, form: Form) -> Self {
-        assert!(self.0 & WRITING != 0, "publish without a claim");
+        assert!(self.is_claimed(), "publish without a claim");
         Self(self.0 & !WRITING | RESIDENT | form.bits())
     }
 
     /// Writing failed half-way; the caller has to punch.
     pub const fn abandon(self) -> Self {
-        assert!(self.0 & WRITING != 0, "abandon without a claim");
+        assert!(self.is_claimed(), "abandon without a claim");
         Self(self.0 & !WRITING | DROPPING)
     }
 
@@ -265,6 +284,7 @@ impl std::fmt::Debug for Slot {
             0 if self.lender().is_some() => "lent",
             0 => "absent",
             FOUND => "found",
+            LOOKED => "looked at",
             RESIDENT => "resident",
             WRITING => "writing",
             DROPPING => "dropping",

@@ -346,11 +346,14 @@ enum Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Actor {
     Insert,
+    Clear,
     Write,
     Finish,
     Publish,
     Abandon,
     Look,
+    ReadFound,
+    Judge(Memory),
     PutBack,
     Evict,
     Revive,
@@ -369,7 +372,12 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
     use Actor::*;
     let after = |slot: Slot, next: Actor| if slot.is_to_punch() { (slot, memory, Punch) } else { (slot, memory, next) };
     let (slot, memory, next) = match actors[actor] {
-        Insert => slot.claim().map_or((slot, memory, Done), |slot| (slot, memory, Write)),
+        Insert => match (slot.claim(), slot.take()) {
+            (Some(slot), _) => (slot, memory, Write),
+            (None, Some(slot)) => (slot, memory, Clear),
+            (None, None) => (slot, memory, Done),
+        },
+        Clear => (slot, Memory::Hole, Write),
         Write => {
             assert_eq!(memory, Memory::Hole, "a slot was used again before it was punched");
             (slot, Memory::HalfWritten, if actor == 1 { Abandon } else { Finish })
@@ -377,7 +385,10 @@ fn step(&(slot, memory, actors): &World, actor: usize) -> Option<World> {
         Finish => (slot, Memory::Whole, Publish),
         Publish => (slot.publish(Form::Plain), memory, Done),
         Abandon => after(slot.abandon(), Done),
-        Look => slot.look().map_or((slot, memory, Done), |slot| match memory {
+        Look => slot.look().map_or((slot, memory, Done), |slot| (slot, memory, ReadFound)),
+        ReadFound => (slot, memory, Judge(memory)),
+        // If another task brings the chunk meanwhile, the slot is that one's.
+        Judge(read) => slot.judge().map_or((slot, memory, Done), |slot| match read {
             // Half-written bytes of an earlier process do not match their hash.
             Memory::HalfWritten => (slot, memory, Abandon),
             _ if actor == 2 => (slot, memory, PutBack),

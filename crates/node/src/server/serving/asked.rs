@@ -4,12 +4,13 @@
 
 use super::super::answers::{Answer, Body};
 use super::Serving;
-use crate::survey;
+use crate::image::LocalImage;
 use std::time::Duration;
 use vfield_core::chunk::Chunk;
 use vfield_core::fetch::Asker;
 use vfield_core::image::ImageId;
 use vfield_core::node::Input;
+use vfield_core::reach::Reach;
 use vfield_core::wire::{FrameHeader, Get, GetSlice, Priority, Refusal};
 
 impl Serving<'_> {
@@ -18,7 +19,6 @@ impl Serving<'_> {
         self.driver.counters.is_asked();
         self.answers.opened();
         self.mark_ask(header.request, (get.image, get.chunk), header.priority);
-        let asker = Asker { connection: self.id, request: header.request, reach: get.reach };
         let Some(image) = self.image(get.image) else {
             return self.answers.refuse(header.request, Refusal::NoSuchImage);
         };
@@ -28,17 +28,25 @@ impl Serving<'_> {
         if let Some(node) = image.instead(get.chunk, self.peer.node, header.insists, self.driver.now()) {
             return self.answers.before(header.request, Body::Redirect(node));
         }
-        survey::look(self.driver, &image, get.chunk.0..get.chunk.0 + 1);
         let body = Body::Chunk { image: get.image, chunk: get.chunk, waited: Duration::ZERO };
         let answer = Answer { request: header.request, priority: header.priority, body };
-        if image.is_away(get.chunk) {
-            return self.bring(image, get.chunk, answer);
+        if self.is_to_be_brought(&image, get.chunk) {
+            return self.bring(image, get.chunk, answer, get.reach);
         }
-        // An origin that has lost the bytes says so when the answer's turn comes.
-        if image.source().is_some() || image.store().is_resident(get.chunk) || image.store().is_zero(get.chunk) {
-            self.answer(&image, answer);
-        } else {
-            self.driver.apply(Input::Asked { asker, image: get.image, chunk: get.chunk, priority: header.priority });
+        self.answer_or_ask(&image, answer, get.reach);
+    }
+
+    /// Answers with bytes that are here. Without them the core decides about a chunk, and a slice
+    /// is refused.
+    pub(super) fn answer_or_ask(&mut self, image: &LocalImage, answer: Answer, reach: Reach) {
+        let Answer { request, priority, .. } = answer;
+        match answer.body {
+            Body::Chunk { chunk, .. } if !is_here(image, chunk) => {
+                let asker = Asker { connection: self.id, request, reach };
+                self.driver.apply(Input::Asked { asker, image: image.id(), chunk, priority });
+            }
+            Body::Slice { chunk, .. } if !is_here(image, chunk) => self.answers.refuse(request, Refusal::NotHeld),
+            _ => self.answer(image, answer),
         }
     }
 
@@ -66,8 +74,8 @@ impl Serving<'_> {
         if slice.length(image.geometry(), chunk).is_none() {
             return self.answers.refuse(request, Refusal::NotHeld);
         }
-        survey::look(self.driver, &image, chunk.0..chunk.0 + 1);
-        if image.source().is_none() && !image.store().is_resident(chunk) && !image.store().is_zero(chunk) {
+        let is_to_be_brought = self.is_to_be_brought(&image, chunk);
+        if !is_to_be_brought && !is_here(&image, chunk) {
             return self.answers.refuse(request, Refusal::NotHeld);
         }
         if image.object().is_some_and(|object| object.is_away(chunk)) {
@@ -78,9 +86,15 @@ impl Serving<'_> {
             return self.answers.refuse(request, Refusal::Whole);
         }
         let answer = Answer { request, priority: Priority::Demand, body: Body::Slice { image: id, chunk, slice } };
-        if image.is_away(chunk) {
-            return self.bring(image, chunk, answer);
+        if is_to_be_brought {
+            return self.bring(image, chunk, answer, Reach::HOLDER);
         }
         self.answer(&image, answer);
     }
+}
+
+/// True if a chunk can be answered from here. An origin that has lost the bytes says so when the
+/// answer's turn comes.
+fn is_here(image: &LocalImage, chunk: Chunk) -> bool {
+    image.source().is_some() || image.store().is_resident(chunk) || image.store().is_zero(chunk)
 }
