@@ -76,6 +76,7 @@ struct UnderWay {
 struct Turn {
     under_way: Arc<Mutex<UnderWay>>,
     number: u64,
+    delivered: bool,
 }
 
 impl Default for DiskReads {
@@ -122,16 +123,17 @@ impl DiskReads {
         let (fd, started) = (Arc::clone(file), Arc::clone(begun));
         self.run(priority, move || {
             let _ = started.set(Instant::now());
-            read_through(&fd, extent)
+            (read_through(&fd, extent), true)
         })
     }
 
-    /// Does some `work` that reads a file, in its turn, on a thread that may wait. Once begun it
-    /// goes on if the future is dropped. Needs a Tokio runtime.
+    /// Does some `work` that reads a file, in its turn, on a thread that may wait. It says whether
+    /// the disk has delivered something. Once begun it goes on if the future is dropped. Needs a
+    /// Tokio runtime.
     pub fn run<T: Send + 'static>(
         &self,
         priority: Priority,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce() -> (T, bool) + Send + 'static,
     ) -> Pin<Box<dyn Future<Output = T> + Send>> {
         let (room, under_way) = (Arc::clone(&self.room), Arc::clone(&self.under_way));
         let room_for_fills = (priority == Priority::Fill).then(|| Arc::clone(&self.room_for_fills));
@@ -143,8 +145,9 @@ impl DiskReads {
             };
             let room = (room_for_fills, room.acquire_owned().await);
             let work = move || {
-                let turn = Turn::begin(under_way);
-                let done = work();
+                let mut turn = Turn::begin(under_way);
+                let (done, delivered) = work();
+                turn.delivered = delivered;
                 drop((turn, room));
                 done
             };
@@ -188,7 +191,7 @@ impl Turn {
         all.next += 1;
         all.begun.insert(number, Instant::now());
         drop(all);
-        Self { under_way, number }
+        Self { under_way, number, delivered: false }
     }
 }
 
@@ -196,7 +199,9 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut all = lock(&self.under_way);
         all.begun.remove(&self.number);
-        all.ended = Instant::now();
+        if self.delivered {
+            all.ended = Instant::now();
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::driver::Driver;
 use crate::event::Event;
 use crate::image::LocalImage;
 use crate::source::PATIENCE;
-use crate::store::found::Adopted;
+use crate::store::found::{Adopted, Place};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,33 +33,51 @@ const LENDER_WITHIN: Duration = Duration::from_millis(20);
 /// to read are waited for as long as a reader waits for a disk ([`PATIENCE`]). Those that are
 /// checked later are reported then.
 pub async fn look(driver: &Arc<Driver>, image: &Arc<LocalImage>, chunks: Range<u64>) {
-    let Some(reads) = image.store().awaited(chunks.clone()) else { return look_now(driver, image, chunks) };
+    let Some(reads) = image.store().awaited(chunks.clone()) else {
+        look_in_memory(driver, image, chunks);
+        return;
+    };
     if reads.is_jammed() {
         return;
     }
     let (driver, image) = (Arc::clone(driver), Arc::clone(image));
-    let looking = reads.run(Priority::Demand, move || look_now(&driver, &image, chunks));
+    let looking = reads.run(Priority::Demand, move || ((), look_on_disk(&driver, &image, chunks)));
     let _ = timeout(PATIENCE, looking).await;
 }
 
-/// The same on the calling thread, which waits for a disk as long as that takes.
-pub fn look_now(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
-    check(driver, image, chunks, |image, Adopted { chunks, zeros, .. }| {
-        driver.apply(Input::Found { image, chunks, zeros });
-    });
+/// The same of those that no disk has to read.
+pub fn look_in_memory(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) {
+    check(driver, image, chunks, Place::Memory, tell(driver));
+}
+
+/// The same on a thread that may wait for a disk. True if something was read.
+fn look_on_disk(driver: &Arc<Driver>, image: &LocalImage, chunks: Range<u64>) -> bool {
+    check(driver, image, chunks, Place::Disk, tell(driver))
+}
+
+fn tell(driver: &Arc<Driver>) -> impl FnMut(ImageId, Adopted) {
+    |image, Adopted { chunks, zeros, .. }| driver.apply(Input::Found { image, chunks, zeros })
 }
 
 /// Checks found `chunks` of an image on the calling thread, and tells which are right: first of
-/// its lenders, since an earlier process may have left their chunks as well.
-pub fn check(driver: &Driver, image: &LocalImage, chunks: Range<u64>, mut tell: impl FnMut(ImageId, Adopted)) {
-    let store = image.store();
+/// its lenders, since an earlier process may have left their chunks as well. True if something was
+/// read.
+pub fn check(
+    driver: &Driver,
+    image: &LocalImage,
+    chunks: Range<u64>,
+    from: Place,
+    mut tell: impl FnMut(ImageId, Adopted),
+) -> bool {
+    let (store, mut delivered) = (image.store(), false);
     if store.found() == 0 && !store.has_lenders() {
-        return;
+        return false;
     }
     let mut check = |image: &LocalImage| {
         let mut adopted = Adopted::default();
-        chunks.clone().for_each(|number| image.store().adopt(Chunk(number), &mut adopted));
+        chunks.clone().for_each(|number| image.store().adopt_from(Chunk(number), from, &mut adopted));
         let postponed = adopted.postponed;
+        delivered |= adopted.delivered;
         if !adopted.chunks.is_empty() {
             tell(image.id(), adopted);
         }
@@ -76,6 +94,7 @@ pub fn check(driver: &Driver, image: &LocalImage, chunks: Range<u64>, mut tell: 
     while check(image) && since.elapsed() < LENDER_WITHIN {
         std::thread::yield_now();
     }
+    delivered
 }
 
 /// Looks at everything that was found, `runs` of chunks, beginning where the fill did. What of it
@@ -119,7 +138,7 @@ async fn pass(driver: &Arc<Driver>, image: &Arc<LocalImage>, parts: &[Range<u64>
         }
         let reads = image.store().awaited(part.clone());
         let (driver, image, part) = (Arc::clone(driver), Arc::clone(image), part.clone());
-        let look = move || look_now(&driver, &image, part);
+        let look = move || ((), look_on_disk(&driver, &image, part));
         match reads {
             Some(reads) => reads.run(Priority::Fill, look).await,
             None => {

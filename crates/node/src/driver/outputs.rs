@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::gossip;
 use crate::image::LocalImage;
 use crate::links::{Ask, Lane};
-use crate::store::found::Adopted;
+use crate::store::found::{Adopted, Place};
 use crate::survey;
 use crate::trace::{Did, priority_word};
 use std::net::SocketAddr;
@@ -125,7 +125,7 @@ impl Driver {
         if here {
             found(id, vec![chunk], Vec::new());
         } else {
-            survey::check(self, image, chunk.0..chunk.0 + 1, |of, Adopted { chunks, zeros, .. }| {
+            survey::check(self, image, chunk.0..chunk.0 + 1, Place::Memory, |of, Adopted { chunks, zeros, .. }| {
                 here |= of == id && chunks.contains(&chunk);
                 found(of, chunks, zeros);
             });

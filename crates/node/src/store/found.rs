@@ -92,6 +92,15 @@ pub struct Found {
     pub commitment: Commitment,
 }
 
+/// From where the bytes of found chunks are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// From memory: chunks for which a disk has to be waited for stay found.
+    Memory,
+    /// From a disk too, for as long as that takes.
+    Disk,
+}
+
 /// Counts of the found chunks so far, by result.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -110,6 +119,8 @@ pub struct Adopted {
     pub zeros: Vec<Range<u64>>,
     /// A lender's survey was at the same chunk as this one: that stays found, for another look.
     pub postponed: bool,
+    /// Bytes were read, or turned out to be a hole.
+    pub delivered: bool,
 }
 
 impl Tally {
@@ -202,14 +213,29 @@ impl Store {
     }
 
     /// Checks the found `chunk`, after the pages above it, and adds it to `adopted` if it is right.
-    /// Hashes on the calling thread. A chunk without its page here stays found.
+    /// Hashes on the calling thread, which waits for a disk. A chunk without its page here stays
+    /// found.
     pub fn adopt(&self, chunk: Chunk, adopted: &mut Adopted) {
+        self.adopt_from(chunk, Place::Disk, adopted);
+    }
+
+    /// As [`Store::adopt`], of bytes in a certain place.
+    pub fn adopt_from(&self, chunk: Chunk, from: Place, adopted: &mut Adopted) {
         self.look_at_lenders(chunk);
         if !self.is_found(chunk) {
             return;
         }
         if let Some((page, _)) = self.geometry().parent(chunk) {
-            self.adopt(page, adopted);
+            self.adopt_from(page, from, adopted);
+        }
+        let (place, file) = (self.slot_extent(chunk), self.found_file());
+        let (mut bytes, mut is_read) = (Vec::new(), false);
+        if let Some(disk) = self.disk.as_ref().filter(|_| self.slots.load(chunk).lender().is_none()) {
+            bytes = vec![0; place.len() as usize];
+            is_read = file.read_cached(place.start(), &mut bytes);
+            if !is_read && from == Place::Memory && disk.waits() {
+                return;
+            }
         }
         let Some(looked) = self.slots.change(chunk, Slot::look) else { return };
         // Another task may have brought the chunk by then.
@@ -219,8 +245,11 @@ impl Store {
                 self.borrow(chunk, self.read_hash(chunk), adopted)
             };
         }
-        let (place, file) = (self.slot_extent(chunk), self.found_file());
-        if self.is_on_disk() && file.has_bytes(place.start()..place.end()).is_ok_and(|has| !has) {
+        // This looks into the file's own tables, and waits for whoever writes to it.
+        let has_bytes = || file.has_bytes(place.start()..place.end()).unwrap_or(true);
+        let is_hole = self.is_on_disk() && !is_read && !has_bytes();
+        adopted.delivered = true;
+        if is_hole {
             if !takes() {
                 return;
             }
@@ -229,13 +258,15 @@ impl Store {
             // There is nothing in it, but a lender may have the chunk.
             self.look_at_lenders(chunk);
             return if self.is_found(chunk) {
-                self.adopt(chunk, adopted)
+                self.adopt_from(chunk, from, adopted)
             };
         }
-        let mut bytes = vec![0; place.len() as usize];
         let mut form = Form::Plain;
-        let read = file.read(place.start(), &mut bytes);
-        let mut checked = read.map_or(Check::Bad, |()| self.check(chunk, &bytes));
+        if !is_read {
+            bytes.resize(place.len() as usize, 0);
+            is_read = file.read(place.start(), &mut bytes).is_ok();
+        }
+        let mut checked = if is_read { self.check(chunk, &bytes) } else { Check::Bad };
         if let Some(unpacked) = (checked == Check::Bad).then(|| self.unpack_found(chunk, &bytes)).flatten() {
             (bytes, form) = (unpacked, Form::Compressed);
             checked = self.check(chunk, &bytes);
@@ -266,8 +297,9 @@ impl Store {
             }
             Check::Good | Check::Bad => {
                 self.give_back(chunk);
-                // A large page has zeros where no chunk was written.
-                if !(file.is_in_large_pages() && bytes.iter().all(|byte| *byte == 0)) {
+                // A large page has zeros where no chunk was written, and so has a hole in a cache.
+                let may_be_hole = file.is_in_large_pages() || self.is_on_disk();
+                if !(may_be_hole && is_read && bytes.iter().all(|byte| *byte == 0)) {
                     self.found.one_spoiled();
                 }
             }

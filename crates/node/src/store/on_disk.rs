@@ -101,6 +101,11 @@ impl OnDisk {
         is_within && part != whole && self.cache.find(chunk).is_some()
     }
 
+    /// True if a disk may have to be waited for.
+    pub(super) const fn waits(&self) -> bool {
+        !self.in_memory
+    }
+
     /// True if a place can be read without a wait for the disk.
     pub(super) fn is_in_memory(&self, place: Extent) -> bool {
         self.in_memory || (!self.reads().is_jammed() && disk_reads::is_in_memory(self.file.fd(), place))

@@ -35,7 +35,7 @@ impl Serving<'_> {
         if image.store().awaited(chunks.clone()).is_some() {
             return true;
         }
-        survey::look_now(self.driver, image, chunks);
+        survey::look_in_memory(self.driver, image, chunks);
         image.is_away(chunk)
     }
 
