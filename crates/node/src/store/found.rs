@@ -8,6 +8,7 @@
 //! survey calls it for all chunks, and so do tasks that want a certain chunk before that.
 
 use super::label::{BadLabel, Label};
+use super::on_disk::OnDisk;
 use super::slot::{Form, Slot};
 use super::sparse_file::SparseFile;
 use super::{Check, Store};
@@ -228,51 +229,61 @@ impl Store {
         if let Some((page, _)) = self.geometry().parent(chunk) {
             self.adopt_from(page, from, adopted);
         }
-        let (place, file) = (self.slot_extent(chunk), self.found_file());
-        let (mut bytes, mut is_read) = (Vec::new(), false);
-        if let Some(disk) = self.disk.as_ref().filter(|_| self.slots.load(chunk).lender().is_none()) {
-            bytes = vec![0; place.len() as usize];
-            is_read = file.read_cached(place.start(), &mut bytes);
-            if !is_read && from == Place::Memory && disk.waits() {
-                return;
-            }
+        let is_own = self.slots.load(chunk).lender().is_none();
+        let cached = if is_own { self.cached(chunk) } else { None };
+        let waits = is_own && cached.is_none() && self.disk.as_ref().is_some_and(OnDisk::waits);
+        if waits && from == Place::Memory {
+            return;
         }
         let Some(looked) = self.slots.change(chunk, Slot::look) else { return };
+        let is_own = looked.lender().is_none();
+        let bytes = if is_own { cached.or_else(|| self.lying(chunk)) } else { None };
+        adopted.delivered |= is_own;
         // Another task may have brought the chunk by then.
-        let takes = || self.slots.change(chunk, Slot::judge).is_some();
-        if looked.lender().is_some() {
-            return if takes() {
-                self.borrow(chunk, self.read_hash(chunk), adopted)
-            };
+        if self.slots.change(chunk, Slot::judge).is_none() {
+            return;
         }
-        // This looks into the file's own tables, and waits for whoever writes to it.
-        let has_bytes = || file.has_bytes(place.start()..place.end()).unwrap_or(true);
-        let is_hole = self.is_on_disk() && !is_read && !has_bytes();
-        adopted.delivered = true;
-        if is_hole {
-            if !takes() {
-                return;
+        match bytes {
+            _ if !is_own => self.borrow(chunk, self.read_hash(chunk), adopted),
+            Some(bytes) => self.judge(chunk, bytes, adopted),
+            None => {
+                self.slots.change(chunk, |slot| Some(slot.decline()));
+                self.found.one_less();
+                // There is nothing in it, but a lender may have the chunk.
+                self.look_at_lenders(chunk);
+                if self.is_found(chunk) {
+                    self.adopt_from(chunk, from, adopted);
+                }
             }
-            self.slots.change(chunk, |slot| Some(slot.decline()));
-            self.found.one_less();
-            // There is nothing in it, but a lender may have the chunk.
-            self.look_at_lenders(chunk);
-            return if self.is_found(chunk) {
-                self.adopt_from(chunk, from, adopted)
-            };
         }
-        let mut form = Form::Plain;
-        if !is_read {
-            bytes.resize(place.len() as usize, 0);
-            is_read = file.read(place.start(), &mut bytes).is_ok();
+    }
+
+    /// The bytes in the place of a found chunk on a disk, if that need not be waited for.
+    fn cached(&self, chunk: Chunk) -> Option<Vec<u8>> {
+        let disk = self.disk.as_ref()?;
+        let place = self.slot_extent(chunk);
+        let mut bytes = vec![0; place.len() as usize];
+        disk.file().read_cached(place.start(), &mut bytes).then_some(bytes)
+    }
+
+    /// The bytes in the place of a found chunk: none of a hole, and an empty vector if they cannot
+    /// be read. Waits for a disk, and for tasks that write to its file.
+    fn lying(&self, chunk: Chunk) -> Option<Vec<u8>> {
+        let (place, file) = (self.slot_extent(chunk), self.found_file());
+        if self.is_on_disk() && !file.has_bytes(place.start()..place.end()).unwrap_or(true) {
+            return None;
         }
-        let mut checked = if is_read { self.check(chunk, &bytes) } else { Check::Bad };
+        let mut bytes = vec![0; place.len() as usize];
+        Some(file.read(place.start(), &mut bytes).map_or_else(|_| Vec::new(), |()| bytes))
+    }
+
+    /// Publishes the bytes of a found chunk if they are right, or frees its slot, which is the
+    /// caller's.
+    fn judge(&self, chunk: Chunk, mut bytes: Vec<u8>, adopted: &mut Adopted) {
+        let (mut checked, mut form) = (self.check(chunk, &bytes), Form::Plain);
         if let Some(unpacked) = (checked == Check::Bad).then(|| self.unpack_found(chunk, &bytes)).flatten() {
             (bytes, form) = (unpacked, Form::Compressed);
             checked = self.check(chunk, &bytes);
-        }
-        if !takes() {
-            return;
         }
         if checked == Check::Good && !self.is_zero(chunk) {
             match self.adopt_bytes(chunk, &bytes, form) {
@@ -297,9 +308,10 @@ impl Store {
             }
             Check::Good | Check::Bad => {
                 self.give_back(chunk);
-                // A large page has zeros where no chunk was written, and so has a hole in a cache.
-                let may_be_hole = file.is_in_large_pages() || self.is_on_disk();
-                if !(may_be_hole && is_read && bytes.iter().all(|byte| *byte == 0)) {
+                // A large page has zeros where no chunk was written, and so has a cached hole.
+                let may_be_hole = self.is_on_disk() || self.found_file().is_in_large_pages();
+                let is_blank = !bytes.is_empty() && bytes.iter().all(|byte| *byte == 0);
+                if !(may_be_hole && is_blank) {
                     self.found.one_spoiled();
                 }
             }
