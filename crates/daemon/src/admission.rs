@@ -98,7 +98,7 @@ pub async fn keep(node: Arc<Node>) {
     while lists.changed().await.is_ok() {
         let list = lists.borrow_and_update().clone();
         let Some(list) = list else { continue };
-        if let Err(error) = write(&lasting::usual_dir(), &list) {
+        if let Err(error) = lasting::apart(move || write(&lasting::usual_dir(), &list)).await {
             tracing::warn!(
                 "the admission list cannot be kept in {}: {}",
                 lasting::usual_dir().display(),

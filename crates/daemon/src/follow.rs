@@ -50,7 +50,7 @@ impl Follow {
                 ..FollowingStatus::default()
             });
             let (node, images, of) = (Arc::clone(node), Arc::clone(images), Arc::clone(self));
-            let before = tags::followed(name);
+            let before = tags::followed(name).await;
             let mut follower = Follower { name: name.clone(), at, of, node, images, current: None, before };
             follower.work().await;
             tasks.spawn(follower.run());
@@ -134,7 +134,7 @@ impl Follower {
         let Version { serial, image } = version;
         let Some(name) = self.images.lead(&self.name, image).await else { return false };
         self.current = Some(image);
-        if let Err(error) = tags::keep_followed(&self.name, version) {
+        if let Err(error) = tags::keep_followed(&self.name, version).await {
             tracing::warn!("after a crash the tag {} begins anew: {}", self.name, plain(&error));
         }
         self.set(|status| {

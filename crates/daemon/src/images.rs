@@ -330,7 +330,7 @@ impl Images {
         };
         let id = image.id.to_string();
         let status = self.node.status().images.into_iter().find(|status| status.id == id);
-        let exported = match rollback::check(status.as_slice(), self.allow_rollback) {
+        let exported = match rollback::check(status.into_iter().collect(), self.allow_rollback).await {
             Ok(()) => self.attach(&image).await,
             refused => refused,
         };

@@ -1,8 +1,9 @@
 //! The place for lasting state: where it is, and how a file in it is read and replaced.
 //!
 //! Several daemons of a machine may share it, and a kill or a full disk may come at any moment: a
-//! file is the old one or the new one, and never a part. Called by the modules that keep something
-//! over a restart.
+//! file is the old one or the new one, and never a part. Its disk may stand still while the node
+//! has all that others need, so a running daemon touches files only [`apart`]. Called by the
+//! modules that keep something over a restart.
 
 use rustix::process::geteuid;
 use std::io::Write as _;
@@ -40,6 +41,13 @@ pub fn make_dir() -> PathBuf {
     let dir = usual_dir();
     let _ = std::fs::create_dir_all(&dir);
     dir
+}
+
+/// Does some work with such files on a thread that may wait for their disk. The threads that answer
+/// others do not.
+pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 /// A file of lasting state; `None` if there is none, or something else, such as a pipe that would

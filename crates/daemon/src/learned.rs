@@ -31,9 +31,10 @@ pub async fn keep(node: Arc<Node>) {
         let images = node.images();
         kept.retain(|id, _| images.iter().any(|image| image.id == *id));
         for id in images.into_iter().map(|image| image.id) {
-            let is_new = !kept.contains_key(&id);
-            if is_new && let Some(list) = read(&dir, &id) {
-                node.remember(id, list);
+            let (is_new, place) = (!kept.contains_key(&id), dir.clone());
+            if is_new {
+                let list = lasting::apart(move || read(&place, &id)).await;
+                list.into_iter().for_each(|list| node.remember(id, list));
             }
             let now = node.learned_extent(id);
             let before = kept.insert(id, now);
@@ -44,7 +45,8 @@ pub async fn keep(node: Arc<Node>) {
             if list.is_empty() {
                 continue;
             }
-            if let Err(error) = write(&dir, &id, &list.encode())
+            let place = dir.clone();
+            if let Err(error) = lasting::apart(move || write(&place, &id, &list.encode())).await
                 && !std::mem::replace(&mut has_warned, true)
             {
                 tracing::warn!("what machines read first cannot be kept in {}: {}", dir.display(), plain(&error));

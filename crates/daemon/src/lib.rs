@@ -209,7 +209,7 @@ async fn live(
         Ok(node) => {
             let node = Arc::new(node);
             let attached = async {
-                rollback::check(&node.status().images, plan.allow_rollback)?;
+                rollback::check(node.status().images, plan.allow_rollback).await?;
                 let attached = attach(&plan.exports, prepared, &node, &follow, &estate, &onlooker, console).await?;
                 Ok((attached, sandbox.close()?))
             };

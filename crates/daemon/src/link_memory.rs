@@ -32,7 +32,9 @@ pub async fn keep(node: Arc<Node>) {
         tokio::time::sleep(EVERY).await;
         let Some((ip, bytes_per_s)) = node.measured_link().filter(|now| kept != Some(*now)) else { continue };
         kept = Some((ip, bytes_per_s));
-        if let Err(error) = lasting::replace(&dir, &name(ip), format!("{bytes_per_s}\n").as_bytes())
+        let place = dir.clone();
+        let write = move || lasting::replace(&place, &name(ip), format!("{bytes_per_s}\n").as_bytes());
+        if let Err(error) = lasting::apart(write).await
             && !std::mem::replace(&mut has_warned, true)
         {
             tracing::warn!("what the link carries cannot be kept in {}: {}", dir.display(), plain(&error));

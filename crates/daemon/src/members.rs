@@ -36,7 +36,8 @@ pub async fn remember(path: PathBuf, node: Arc<Node>) {
         // A node that has lost all others needs the addresses of before.
         if alive != known && !alive.is_empty() {
             let lines: String = alive.iter().take(MEMBERS_MAX).map(|addr| format!("{addr}\n")).collect();
-            match lasting::replace_at(&path, lines.as_bytes()) {
+            let file = path.clone();
+            match lasting::apart(move || lasting::replace_at(&file, lines.as_bytes())).await {
                 Ok(()) => (known, said) = (alive, String::new()),
                 // A full disk may have room later: it is tried again, and told once.
                 Err(error) => {

@@ -62,8 +62,9 @@ pub async fn keep(node: Arc<Node>, follow: Vec<TagName>) {
         let mut failed = BTreeSet::new();
         let all = node.tags().into_iter();
         for known in all.filter(|known| has_place() || follow.contains(&known.tag.name)) {
-            if let Err(error) = write(&dir, &known) {
-                let why = format!("tag {} cannot be kept in {}: {}", known.tag.name, dir.display(), plain(&error));
+            let (place, name) = (dir.clone(), known.tag.name.clone());
+            if let Err(error) = lasting::apart(move || write(&place, &known)).await {
+                let why = format!("tag {name} cannot be kept in {}: {}", dir.display(), plain(&error));
                 if !said.contains(&why) {
                     tracing::warn!("{why}");
                 }
@@ -92,8 +93,9 @@ fn write(dir: &Path, known: &Known) -> std::io::Result<()> {
 
 /// The version to which a tag led in an earlier process. Damage counts as none: the tag begins
 /// anew.
-pub fn followed(tag: &TagName) -> Option<Version> {
-    followed_in(&lasting::usual_dir(), tag)
+pub async fn followed(tag: &TagName) -> Option<Version> {
+    let (dir, tag) = (lasting::usual_dir(), tag.clone());
+    lasting::apart(move || followed_in(&dir, &tag)).await
 }
 
 fn followed_in(dir: &Path, tag: &TagName) -> Option<Version> {
@@ -103,8 +105,9 @@ fn followed_in(dir: &Path, tag: &TagName) -> Option<Version> {
 }
 
 /// Keeps to which version a tag leads, for the next process.
-pub fn keep_followed(tag: &TagName, version: Version) -> std::io::Result<()> {
-    keep_followed_in(&lasting::usual_dir(), tag, version)
+pub async fn keep_followed(tag: &TagName, version: Version) -> std::io::Result<()> {
+    let (dir, tag) = (lasting::usual_dir(), tag.clone());
+    lasting::apart(move || keep_followed_in(&dir, &tag, version)).await
 }
 
 fn keep_followed_in(dir: &Path, tag: &TagName, version: Version) -> std::io::Result<()> {

@@ -1,5 +1,5 @@
-//! A disk that stands still, as that of a file server that is gone: under an origin's file, and
-//! under a member's store.
+//! A disk that stands still, as that of a file server that is gone: under an origin's file, under a
+//! member's store, and under the files that a daemon keeps for its next start.
 //!
 //! An origin's other images are read, it says why this one is not, and reads go on with the disk.
 //! A member reads from others meanwhile, and has its store again with the disk. So does a node that
@@ -19,7 +19,7 @@ use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::daemon::Start;
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, Lab, LabError, Vfield, client, daemon};
+use vfield_lab::{Daemon, Lab, LabError, Vfield, client, daemon, wait_until};
 
 /// A disk stands still if no read has ended for five seconds.
 const STILL: Duration = Duration::from_secs(20);
@@ -208,6 +208,45 @@ fn a_start_that_waits_for_a_disk_says_so() -> Outcome {
     client::compare_nbd(lab.host(3), &node.uri(""), &image)?;
     drop(node);
     Ok(disk.tree.unmount()?)
+}
+
+/// True if a thread of a process waits for the kernel, and does not wake for a signal.
+fn is_stuck(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let state = |text: String| text.rsplit(") ").next().is_some_and(|state| state.starts_with('D'));
+    threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).any(state)
+}
+
+/// A machine without a store can have nothing on its disk that others need.
+#[test]
+fn a_disk_of_lasting_state_that_takes_no_write_holds_up_nothing() -> Outcome {
+    if !have(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("fsfreeze"), Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(3)?, vfield());
+    let (image, disk) = (random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?, lab.dir().join("disk.img"));
+    run(Command::new("truncate").args(["-s", "32M"]).arg(&disk))?;
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk))?;
+    let tree = Tree::of(lab.host(1), &disk)?;
+    let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
+    let members = tree.dir().join("members");
+    let remembers = ["--members", members.to_str().expect("a plain path"), "--threads", "1"];
+    let node = vfield.join(lab.host(1), origin.addr()).store("0").args(&remembers).ready()?;
+    wait_until("the origin is remembered", NEWS, || members.exists())?;
+    let frozen = tree.freeze()?;
+    let other = vfield.join(lab.host(2), origin.addr()).name("other").store("0").ready()?;
+    let stuck = wait_until("the other one is to be remembered", NEWS, || is_stuck(node.process().pid()));
+    let read = client::compare_nbd(lab.host(1), &node.uri(""), &image);
+    let status = node.status();
+    drop(frozen);
+    stuck?;
+    read?;
+    assert_eq!(status?["nodes"].as_array().map(Vec::len), Some(3));
+    let addr = other.addr().to_string();
+    let is_remembered = || std::fs::read_to_string(&members).is_ok_and(|lines| lines.contains(&addr));
+    wait_until("the other one is remembered", NEWS, is_remembered)?;
+    drop(node);
+    Ok(tree.unmount()?)
 }
 
 #[test]
