@@ -25,7 +25,13 @@ use vfield_core::node::{Commitment, Input, Keep, Notice, Output};
 use vfield_core::reach::Reach;
 use vfield_core::tag::Tag;
 use vfield_core::tags::{Known, Refused};
+use vfield_core::tuning::HEDGE_AFTER;
 use vfield_core::wire::{self, Priority};
+
+/// How long a request is held back for a look at this node's own disk. Its peer, which knows of
+/// nothing, is not to be taken for silent.
+const LOOKS_WITHIN: Duration = Duration::from_millis(200);
+const _: () = assert!(LOOKS_WITHIN.as_millis() < HEDGE_AFTER.as_millis());
 
 impl Driver {
     pub(super) fn perform(self: &Arc<Self>, outputs: Vec<Output>) {
@@ -84,7 +90,8 @@ impl Driver {
 
     /// Asks a peer for a chunk unless that is on a disk which delivers it in time.
     async fn look_and_request(self: Arc<Self>, image: Arc<LocalImage>, peer: Identity, ask: Ask) {
-        survey::look(&self, &image, ask.chunk.0..ask.chunk.0 + 1).await;
+        let looking = survey::look(&self, &image, ask.chunk.0..ask.chunk.0 + 1);
+        let _ = tokio::time::timeout(LOOKS_WITHIN, looking).await;
         if image.store().is_resident(ask.chunk) || image.store().is_zero(ask.chunk) {
             self.hint(Input::Lost(ask.request));
         } else if let Some(lane) = self.request(peer, ask) {
