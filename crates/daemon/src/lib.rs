@@ -119,7 +119,8 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
     let alone = Alone { sandbox, onlooker: Arc::new(onlooker) };
     stderr::in_background().map_err(system)?;
     let reporter = Reporter::start(console.clone()).map_err(system)?;
-    let runtime = runtime(plan.threads, plan.node.disk.is_some()).map_err(system)?;
+    let on_disk = plan.node.disk.is_some() || plan.overlay.as_ref().is_some_and(|overlay| overlay.dir().is_some());
+    let runtime = runtime(plan.threads, on_disk).map_err(system)?;
     let result = runtime.block_on(async {
         let (plan, ground, publication) = match ground {
             Some(ground) => (plan, ground, None),

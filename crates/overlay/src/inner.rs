@@ -4,6 +4,9 @@
 //! Bytes are copied out of the medium only under the lock held for reading. No lock is held while
 //! the base is read. Locks are taken in this order: the journal's, those of areas by number, the
 //! set of uncommitted areas.
+//!
+//! The disk of a folder may stand still under a lock. So whoever touches its files, or waits for a
+//! lock of an area, does so [`apart`](Inner::apart): the daemon's other tasks go on.
 
 use crate::granule::{Area, Cut};
 use crate::journal::Journal;
@@ -16,7 +19,8 @@ use crate::save::Saving;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use vfield_block::device::Users;
 use vfield_block::source::BlockSource;
 use vfield_core::image::ImageId;
@@ -76,6 +80,23 @@ impl Inner {
             housekeeping: Mutex::default(),
             saving: Mutex::default(),
             is_saving: AtomicBool::new(false),
+        }
+    }
+
+    /// Does something that may wait for the disk of a folder. Other tasks of the thread go on
+    /// elsewhere.
+    pub fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
+        let many = |handle: Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
+        let is_shared = !self.medium.is_volatile() && Handle::try_current().is_ok_and(many);
+        if is_shared { tokio::task::block_in_place(work) } else { work() }
+    }
+
+    /// The lock of an area, unless it is to be waited for.
+    pub fn try_lock_to_read(&self, area: u64) -> Option<RwLockReadGuard<'_, ()>> {
+        match self.locks[area as usize % LOCKS].try_read() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 

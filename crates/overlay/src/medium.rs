@@ -5,9 +5,9 @@
 //! unlike those of a store they change in place.
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SeekFrom, fallocate, fdatasync, ftruncate, memfd_create, seek};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
@@ -39,6 +39,19 @@ impl Medium {
     /// Fills `bytes` from `offset`.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset)
+    }
+
+    /// The same without a wait for a disk.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if there is something to wait for, besides those of a read.
+    pub fn read_now(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        if self.volatile {
+            return self.read(offset, bytes);
+        }
+        let length = bytes.len();
+        let read = preadv2(&self.file, &mut [IoSliceMut::new(bytes)], offset, ReadWriteFlags::NOWAIT)?;
+        if read == length { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 
     /// Writes all of `bytes` at `offset`.

@@ -259,7 +259,7 @@ impl BlockDevice for Overlay {
 
     fn discard(&self, extent: Extent) -> Result<(), WriteError> {
         // The content is no longer wanted, whole granules or not; a failure loses nothing.
-        let done = self.inner.clear(self.inner.cut.whole(extent));
+        let done = self.inner.apart(|| self.inner.clear(self.inner.cut.whole(extent)));
         if done.is_ok() { self.inner.account(extent, done) } else { done }
     }
 

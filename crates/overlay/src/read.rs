@@ -39,13 +39,13 @@ impl Inner {
         (state, extent.clip(Extent::from(extent.start()..end * GRANULE_BYTES)))
     }
 
-    /// The run that begins `extent` (not empty).
-    fn run(&self, extent: Extent) -> io::Result<Run> {
+    /// The run that begins `extent` (not empty), with bytes as [`Self::copy`] gives them.
+    fn run(&self, extent: Extent, now: bool) -> io::Result<Run> {
         loop {
             return Ok(match self.state(extent) {
                 (State::Base, part) => Run::Base(part),
                 (State::Zero, part) => Run::Zero(part.len()),
-                (State::Held, part) => match self.copy(part)? {
+                (State::Held, part) => match self.copy(part, now)? {
                     Some(bytes) => Run::Held(bytes),
                     // The state has changed since.
                     None => continue,
@@ -55,18 +55,24 @@ impl Inner {
     }
 
     /// The bytes at the start of `extent`, as far as they are held within one area; `None` if they
-    /// are not held.
-    fn copy(&self, extent: Extent) -> io::Result<Option<Bytes>> {
+    /// are not held. `now`: without a wait, or it fails.
+    fn copy(&self, extent: Extent, now: bool) -> io::Result<Option<Bytes>> {
         let area = extent.start() / AREA_BYTES;
         let part = extent.take(AREA_BYTES - extent.start() % AREA_BYTES);
-        let _guard = self.lock_to_read(area);
+        let _guard = match now {
+            true => self.try_lock_to_read(area).ok_or(io::ErrorKind::WouldBlock)?,
+            false => self.lock_to_read(area),
+        };
         let (states, granules) = (self.map.load(area), granules_in(part));
         if states.get(granules.start) != State::Held {
             return Ok(None);
         }
         let end = area * AREA_BYTES + states.run_end(granules) as u64 * GRANULE_BYTES;
         let mut bytes = vec![0; part.clip(Extent::from(part.start()..end)).len() as usize];
-        self.medium.read(part.start(), &mut bytes)?;
+        match now {
+            true => self.medium.read_now(part.start(), &mut bytes)?,
+            false => self.medium.read(part.start(), &mut bytes)?,
+        }
         Ok(Some(bytes.into()))
     }
 
@@ -86,12 +92,12 @@ impl Inner {
         true
     }
 
-    /// Appends the pieces of as long a part of `extent`, from its start, as needs no waiting;
-    /// returns its length.
-    fn push_here(&self, extent: Extent, pieces: &mut Vec<Piece>) -> io::Result<u64> {
+    /// Appends the pieces of as long a part of `extent`, from its start, as needs no waiting for
+    /// the base; returns its length. `now`: nor for the medium, or it fails.
+    fn push_here(&self, extent: Extent, pieces: &mut Vec<Piece>, now: bool) -> io::Result<u64> {
         let mut rest = extent;
         while !rest.is_empty() {
-            let run = self.run(rest)?;
+            let run = self.run(rest, now)?;
             let length = run.len();
             match run {
                 Run::Base(part) if !self.push_base(part, pieces) => break,
@@ -108,7 +114,9 @@ impl Inner {
     /// [`Self::read`].
     pub fn try_read(&self, extent: Extent, pieces: &mut Vec<Piece>) -> bool {
         let before = pieces.len();
-        let here = self.push_here(extent, pieces).is_ok_and(|length| length == extent.len());
+        // In memory nothing takes long.
+        let now = !self.medium.is_volatile();
+        let here = self.push_here(extent, pieces, now).is_ok_and(|length| length == extent.len());
         if !here {
             pieces.truncate(before);
         }
@@ -118,7 +126,7 @@ impl Inner {
     /// The overlay's [`vfield_block::source::BlockSource::read`].
     pub async fn read(&self, extent: Extent) -> Result<Vec<Piece>, ReadError> {
         let mut pieces = Vec::new();
-        let here = self.push_here(extent, &mut pieces);
+        let here = self.apart(|| self.push_here(extent, &mut pieces, false));
         let here = here.map_err(|error| ReadError::Io(extent, error.to_string()))?;
         if here > 0 || extent.is_empty() {
             return Ok(pieces);

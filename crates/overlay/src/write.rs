@@ -86,7 +86,7 @@ impl Inner {
             Err(error) => return Some(Err(error.into())),
         };
         // An end that has just become the base's again: as if it had to be waited for.
-        match self.put(extent, bytes, &ends) {
+        match self.apart(|| self.put(extent, bytes, &ends)) {
             Ok(true) => Some(Ok(())),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -274,7 +274,7 @@ impl Inner {
     pub async fn write(&self, extent: Extent, bytes: &[u8]) -> Result<(), WriteError> {
         while !extent.is_empty() {
             let ends = self.ends(extent).await?;
-            if self.put(extent, bytes, &ends)? {
+            if self.apart(|| self.put(extent, bytes, &ends))? {
                 break;
             }
         }
@@ -294,7 +294,7 @@ impl Inner {
         for part in parts {
             self.write(part, &zeros[..part.len() as usize]).await?;
         }
-        self.clear(whole)
+        self.apart(|| self.clear(whole))
     }
 }
 

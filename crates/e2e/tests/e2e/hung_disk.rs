@@ -1,5 +1,5 @@
 //! A disk that stands still, as that of a file server that is gone: under an origin's file, under a
-//! member's store, and under the files that a daemon keeps for its next start.
+//! member's store, under its overlay, and under the files that it keeps for its next start.
 //!
 //! An origin's other images are read, it says why this one is not, and reads go on with the disk.
 //! A member reads from others meanwhile, and has its store again with the disk. So does a node that
@@ -34,6 +34,7 @@ fn source<'a>(status: &'a Value, image: &str) -> &'a str {
 const SURVEYED_BYTES: u64 = 24 * MIB;
 /// On a busy machine it may be over in the moment before the disk is stopped.
 const TRIES: u32 = 10;
+const FROZEN_NEEDS: [Need; 4] = [Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("fsfreeze"), Need::Tool("nbdcopy")];
 const NEEDS: [Need; 4] = [Need::Root, Need::Fuse, Need::Tool("mkfs.ext4"), Need::Tool("nbdcopy")];
 
 /// A file system for stores. Its disk is a mount of another field, on the hosts 0 and 1.
@@ -210,6 +211,14 @@ fn a_start_that_waits_for_a_disk_says_so() -> Outcome {
     Ok(disk.tree.unmount()?)
 }
 
+/// A file system whose disk is a file.
+fn tree(lab: &Lab, host: usize, length: &str) -> Result<Tree, LabError> {
+    let disk = lab.dir().join("disk.img");
+    run(Command::new("truncate").args(["-s", length]).arg(&disk))?;
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk))?;
+    Tree::of(lab.host(host), &disk)
+}
+
 /// True if a thread of a process waits for the kernel, and does not wake for a signal.
 fn is_stuck(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -220,14 +229,12 @@ fn is_stuck(pid: u32) -> bool {
 /// A machine without a store can have nothing on its disk that others need.
 #[test]
 fn a_disk_of_lasting_state_that_takes_no_write_holds_up_nothing() -> Outcome {
-    if !have(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("fsfreeze"), Need::Tool("nbdcopy")]) {
+    if !have(&FROZEN_NEEDS) {
         return Ok(());
     }
     let (lab, vfield) = (Lab::loopback(3)?, vfield());
-    let (image, disk) = (random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?, lab.dir().join("disk.img"));
-    run(Command::new("truncate").args(["-s", "32M"]).arg(&disk))?;
-    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk))?;
-    let tree = Tree::of(lab.host(1), &disk)?;
+    let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
+    let tree = tree(&lab, 1, "32M")?;
     let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
     let members = tree.dir().join("members");
     let remembers = ["--members", members.to_str().expect("a plain path"), "--threads", "1"];
@@ -250,16 +257,45 @@ fn a_disk_of_lasting_state_that_takes_no_write_holds_up_nothing() -> Outcome {
 }
 
 #[test]
+fn an_overlay_whose_disk_takes_no_write_holds_up_its_own_writes_only() -> Outcome {
+    if !have(&FROZEN_NEEDS) || !have(&[Need::Tool("nbdsh")]) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(3)?, vfield());
+    let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
+    let tree = tree(&lab, 1, "32M")?;
+    let mut origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
+    let changes = tree.dir().join("changes");
+    let overlay = ["--overlay", changes.to_str().expect("a plain path"), "--threads", "1"];
+    let node = vfield.join(lab.host(1), origin.addr()).store("all").args(&overlay).ready()?;
+    node.wait("filled", daemon::FILL_LIMIT)?;
+    origin.kill();
+    let frozen = tree.freeze()?;
+    std::thread::scope(|scope| {
+        let write = || client::nbdsh(lab.host(1), STILL, &node.uri(""), "h.pwrite(b'x' * 4096, 0)");
+        let writing = scope.spawn(write);
+        let stuck = wait_until("a write waits", NEWS, || is_stuck(node.process().pid()));
+        let reader = vfield.join(lab.host(2), node.addr()).name("reader").store("0").ready();
+        let read = reader.and_then(|reader| client::compare_nbd(lab.host(2), &reader.uri(""), &image));
+        let status = node.status();
+        drop(frozen);
+        let written = writing.join().expect("a writer does not panic");
+        stuck.and(read).and(status.map(drop)).and(written.map(drop))
+    })?;
+    client::nbdsh(lab.host(1), STILL, &node.uri(""), "assert h.pread(4, 0) == b'xxxx'")?;
+    drop(node);
+    Ok(tree.unmount()?)
+}
+
+#[test]
 fn a_store_whose_disk_takes_no_write_holds_up_no_read() -> Outcome {
-    if !have(&[Need::Root, Need::Tool("mkfs.ext4"), Need::Tool("fsfreeze"), Need::Tool("nbdcopy")]) {
+    if !have(&FROZEN_NEEDS) {
         return Ok(());
     }
     let (lab, vfield) = (Lab::loopback(2)?, vfield());
     // Several times as much as may wait for the disk.
-    let (image, disk) = (random_file(&lab.dir().join("room.img"), 40 * MIB, 1)?, lab.dir().join("disk.img"));
-    run(Command::new("truncate").args(["-s", "96M"]).arg(&disk))?;
-    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk))?;
-    let tree = Tree::of(lab.host(1), &disk)?;
+    let image = random_file(&lab.dir().join("room.img"), 40 * MIB, 1)?;
+    let tree = tree(&lab, 1, "96M")?;
     let origin = vfield.serve(lab.host(0), &[&image]).args(&["--limit-up", "1MB"]).name("origin").ready()?;
     let stores = tree.dir().join("stores");
     let on_disk = ["--disk", stores.to_str().expect("a plain path"), "--threads", "1"];
