@@ -29,6 +29,15 @@ except OSError:
     pass
 print(done)";
 
+/// Makes an empty file system in a new file of this length, in the words of `truncate`.
+///
+/// # Errors
+/// If a tool refuses.
+pub fn format(file: &Path, length: &str) -> Result<(), LabError> {
+    run(Command::new("truncate").args(["-s", length]).arg(file))?;
+    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(file)).map(drop)
+}
+
 /// A file system to which nothing can be written: whoever tries waits. Thawed at the end.
 #[derive(Debug)]
 pub struct Frozen<'a>(&'a Tree);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::NEWS;
 use vfield_e2e::program::vfield;
-use vfield_e2e::tree::Tree;
+use vfield_e2e::tree::{self, Tree};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::daemon::Start;
 use vfield_lab::need::{Need, have};
@@ -48,8 +48,7 @@ struct Disk {
 impl Disk {
     fn of(lab: &Lab, vfield: &Vfield) -> Result<Self, LabError> {
         let file = lab.dir().join("below.img");
-        run(Command::new("truncate").args(["-s", "48M"]).arg(&file))?;
-        run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&file))?;
+        tree::format(&file, "48M")?;
         let origin = vfield.serve(lab.host(0), &[&file]).name("below").ready()?;
         let writable = ["--overlay", "ram", "--overlay-size", "64M"];
         let mount = vfield.join(lab.host(1), origin.addr()).store("0").mounted(true).args(&writable).ready()?;
@@ -75,6 +74,26 @@ impl Disk {
             client::forget(&entry?.path())?;
         }
         Ok(client::forget(&self.file)?)
+    }
+}
+
+/// An origin on host 2, and a node on host 3 with all of its image in a store on such a disk.
+struct Filled {
+    image: PathBuf,
+    disk: Disk,
+    origin: Daemon,
+    node: Daemon,
+}
+
+impl Filled {
+    fn room(lab: &Lab, length_bytes: u64) -> Result<Self, LabError> {
+        let vfield = vfield();
+        let image = random_file(&lab.dir().join("room.img"), length_bytes, 1)?;
+        let disk = Disk::of(lab, &vfield)?;
+        let origin = vfield.serve(lab.host(2), &[&image]).name("origin").ready()?;
+        let node = disk.under(vfield.join(lab.host(3), origin.addr())).ready()?;
+        node.wait("filled", daemon::FILL_LIMIT)?;
+        Ok(Self { image, disk, origin, node })
     }
 }
 
@@ -124,12 +143,8 @@ fn a_store_on_a_disk_that_stands_still_holds_up_no_read() -> Outcome {
     if !have(&NEEDS) {
         return Ok(());
     }
-    let (lab, vfield) = (Lab::loopback(4)?, vfield());
-    let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
-    let mut disk = Disk::of(&lab, &vfield)?;
-    let mut origin = vfield.serve(lab.host(2), &[&image]).name("origin").ready()?;
-    let mut node = disk.under(vfield.join(lab.host(3), origin.addr())).ready()?;
-    node.wait("filled", daemon::FILL_LIMIT)?;
+    let lab = Lab::loopback(4)?;
+    let Filled { image, mut disk, mut origin, mut node } = Filled::room(&lab, 6 * MIB)?;
     let before = came(&node.status()?);
     disk.forget()?;
     disk.mount.process_mut().freeze();
@@ -155,16 +170,12 @@ fn a_survey_whose_disk_stands_still_holds_up_no_read() -> Outcome {
     if !have(&NEEDS) {
         return Ok(());
     }
-    let (lab, vfield) = (Lab::loopback(4)?, vfield());
-    let image = random_file(&lab.dir().join("room.img"), SURVEYED_BYTES, 1)?;
-    let mut disk = Disk::of(&lab, &vfield)?;
-    let mut origin = vfield.serve(lab.host(2), &[&image]).name("origin").ready()?;
-    let mut node = disk.under(vfield.join(lab.host(3), origin.addr())).ready()?;
-    node.wait("filled", daemon::FILL_LIMIT)?;
+    let lab = Lab::loopback(4)?;
+    let Filled { image, mut disk, mut origin, mut node } = Filled::room(&lab, SURVEYED_BYTES)?;
     let caught = (0..TRIES).any(|_| {
         node.kill();
         disk.forget().expect("the disk forgets");
-        node = disk.under(vfield.join(lab.host(3), origin.addr())).ready().expect("it starts");
+        node = disk.under(vfield().join(lab.host(3), origin.addr())).ready().expect("it starts");
         disk.mount.process_mut().freeze();
         let held = node.status().expect("a status")["images"][0]["held_bytes"].as_u64();
         let is_caught = held.is_some_and(|held| held < SURVEYED_BYTES / 2);
@@ -192,16 +203,12 @@ fn a_start_that_waits_for_a_disk_says_so() -> Outcome {
     if !have(&NEEDS) {
         return Ok(());
     }
-    let (lab, vfield) = (Lab::loopback(4)?, vfield());
-    let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
-    let mut disk = Disk::of(&lab, &vfield)?;
-    let origin = vfield.serve(lab.host(2), &[&image]).name("origin").ready()?;
-    let mut node = disk.under(vfield.join(lab.host(3), origin.addr())).ready()?;
-    node.wait("filled", daemon::FILL_LIMIT)?;
+    let lab = Lab::loopback(4)?;
+    let Filled { image, mut disk, origin, mut node } = Filled::room(&lab, 6 * MIB)?;
     node.kill();
     disk.forget()?;
     disk.mount.process_mut().freeze();
-    let mut node = disk.under(vfield.join(lab.host(3), origin.addr())).spawn()?;
+    let mut node = disk.under(vfield().join(lab.host(3), origin.addr())).spawn()?;
     let said = node.says("has not answered for 5 s; the start waits for it", STILL);
     disk.mount.process_mut().thaw();
     said?;
@@ -212,10 +219,9 @@ fn a_start_that_waits_for_a_disk_says_so() -> Outcome {
 }
 
 /// A file system whose disk is a file.
-fn tree(lab: &Lab, host: usize, length: &str) -> Result<Tree, LabError> {
+fn tree_of(lab: &Lab, host: usize, length: &str) -> Result<Tree, LabError> {
     let disk = lab.dir().join("disk.img");
-    run(Command::new("truncate").args(["-s", length]).arg(&disk))?;
-    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk))?;
+    tree::format(&disk, length)?;
     Tree::of(lab.host(host), &disk)
 }
 
@@ -234,7 +240,7 @@ fn a_disk_of_lasting_state_that_takes_no_write_holds_up_nothing() -> Outcome {
     }
     let (lab, vfield) = (Lab::loopback(3)?, vfield());
     let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
-    let tree = tree(&lab, 1, "32M")?;
+    let tree = tree_of(&lab, 1, "32M")?;
     let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
     let members = tree.dir().join("members");
     let remembers = ["--members", members.to_str().expect("a plain path"), "--threads", "1"];
@@ -263,7 +269,7 @@ fn an_overlay_whose_disk_takes_no_write_holds_up_its_own_writes_only() -> Outcom
     }
     let (lab, vfield) = (Lab::loopback(3)?, vfield());
     let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
-    let tree = tree(&lab, 1, "32M")?;
+    let tree = tree_of(&lab, 1, "32M")?;
     let mut origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
     let changes = tree.dir().join("changes");
     let overlay = ["--overlay", changes.to_str().expect("a plain path"), "--threads", "1"];
@@ -295,7 +301,7 @@ fn a_store_whose_disk_takes_no_write_holds_up_no_read() -> Outcome {
     let (lab, vfield) = (Lab::loopback(2)?, vfield());
     // Several times as much as may wait for the disk.
     let image = random_file(&lab.dir().join("room.img"), 40 * MIB, 1)?;
-    let tree = tree(&lab, 1, "96M")?;
+    let tree = tree_of(&lab, 1, "96M")?;
     let origin = vfield.serve(lab.host(0), &[&image]).args(&["--limit-up", "1MB"]).name("origin").ready()?;
     let stores = tree.dir().join("stores");
     let on_disk = ["--disk", stores.to_str().expect("a plain path"), "--threads", "1"];

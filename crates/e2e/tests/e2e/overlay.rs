@@ -7,7 +7,7 @@ use std::time::Duration;
 use vfield_e2e::Outcome;
 use vfield_e2e::field::{Field, NEWS, Plan};
 use vfield_e2e::program::vfield;
-use vfield_e2e::tree::Tree;
+use vfield_e2e::tree::{self, Tree};
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
@@ -102,8 +102,7 @@ fn a_reset_under_a_file_system_says_so() -> Outcome {
     }
     let lab = Lab::best(1)?;
     let (vfield, host, image) = (vfield(), lab.host(0), lab.dir().join("root.img"));
-    run(Command::new("truncate").args(["-s", "16M"]).arg(&image))?;
-    run(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image))?;
+    tree::format(&image, "16M")?;
     let node = vfield.serve(host, &[&image]).mounted(true).args(&["--overlay", "ram"]).ready()?;
     let tree = Tree::of(host, &node.mount().expect("it is mounted").join("root.img"))?;
     let in_use = || {
