@@ -12,7 +12,7 @@ use std::sync::Arc;
 use vfield_console::failure::{Failure, plain};
 use vfield_core::admission::TEXT_MAX;
 use vfield_core::wire::SignedList;
-use vfield_node::Node;
+use vfield_node::{Node, apart};
 use vfield_trust::admission::{BadAdmission, Verified, verify};
 use vfield_trust::signature::{TrustedKeys, digest, read_short};
 
@@ -98,7 +98,7 @@ pub async fn keep(node: Arc<Node>) {
     while lists.changed().await.is_ok() {
         let list = lists.borrow_and_update().clone();
         let Some(list) = list else { continue };
-        if let Err(error) = lasting::apart(move || write(&lasting::usual_dir(), &list)).await {
+        if let Err(error) = apart::run(move || write(&lasting::usual_dir(), &list)).await {
             tracing::warn!(
                 "the admission list cannot be kept in {}: {}",
                 lasting::usual_dir().display(),

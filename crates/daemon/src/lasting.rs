@@ -2,8 +2,8 @@
 //!
 //! Several daemons of a machine may share it, and a kill or a full disk may come at any moment: a
 //! file is the old one or the new one, and never a part. Its disk may stand still while the node
-//! has all that others need, so a running daemon touches files only [`apart`]. Called by the
-//! modules that keep something over a restart.
+//! has all that others need, so a running daemon touches files only [apart](vfield_node::apart).
+//! Called by the modules that keep something over a restart.
 
 use rustix::process::geteuid;
 use std::io::Write as _;
@@ -41,13 +41,6 @@ pub fn make_dir() -> PathBuf {
     let dir = usual_dir();
     let _ = std::fs::create_dir_all(&dir);
     dir
-}
-
-/// Does some work with such files on a thread that may wait for their disk. The threads that answer
-/// others do not.
-pub async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 /// A file of lasting state; `None` if there is none, or something else, such as a pipe that would

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use vfield_console::failure::plain;
 use vfield_core::image::ImageId;
 use vfield_core::prefetch::BYTES_MAX;
-use vfield_node::Node;
+use vfield_node::{Node, apart};
 
 /// The beginning of a file's name.
 const NAME: &str = "learned-";
@@ -33,7 +33,7 @@ pub async fn keep(node: Arc<Node>) {
         for id in images.into_iter().map(|image| image.id) {
             let (is_new, place) = (!kept.contains_key(&id), dir.clone());
             if is_new {
-                let list = lasting::apart(move || read(&place, &id)).await;
+                let list = apart::run(move || read(&place, &id)).await;
                 list.into_iter().for_each(|list| node.remember(id, list));
             }
             let now = node.learned_extent(id);
@@ -46,7 +46,7 @@ pub async fn keep(node: Arc<Node>) {
                 continue;
             }
             let place = dir.clone();
-            if let Err(error) = lasting::apart(move || write(&place, &id, &list.encode())).await
+            if let Err(error) = apart::run(move || write(&place, &id, &list.encode())).await
                 && !std::mem::replace(&mut has_warned, true)
             {
                 tracing::warn!("what machines read first cannot be kept in {}: {}", dir.display(), plain(&error));

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vfield_console::failure::plain;
-use vfield_node::Node;
+use vfield_node::{Node, apart};
 
 /// The beginning of a file's name.
 const NAME: &str = "link-";
@@ -34,7 +34,7 @@ pub async fn keep(node: Arc<Node>) {
         kept = Some((ip, bytes_per_s));
         let place = dir.clone();
         let write = move || lasting::replace(&place, &name(ip), format!("{bytes_per_s}\n").as_bytes());
-        if let Err(error) = lasting::apart(write).await
+        if let Err(error) = apart::run(write).await
             && !std::mem::replace(&mut has_warned, true)
         {
             tracing::warn!("what the link carries cannot be kept in {}: {}", dir.display(), plain(&error));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vfield_console::failure::plain;
-use vfield_node::Node;
+use vfield_node::{Node, apart};
 
 /// More are not remembered, and not tried: one that answers is enough.
 const MEMBERS_MAX: usize = 32;
@@ -37,7 +37,7 @@ pub async fn remember(path: PathBuf, node: Arc<Node>) {
         if alive != known && !alive.is_empty() {
             let lines: String = alive.iter().take(MEMBERS_MAX).map(|addr| format!("{addr}\n")).collect();
             let file = path.clone();
-            match lasting::apart(move || lasting::replace_at(&file, lines.as_bytes())).await {
+            match apart::run(move || lasting::replace_at(&file, lines.as_bytes())).await {
                 Ok(()) => (known, said) = (alive, String::new()),
                 // A full disk may have room later: it is tried again, and told once.
                 Err(error) => {

@@ -4,12 +4,13 @@
 //! A small file of this machine, replaced as a whole. A machine without a disk of its own remembers
 //! nothing across a start, and is protected only while it runs.
 
-use crate::lasting::{apart, replace, usual_dir};
+use crate::lasting::{replace, usual_dir};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use vfield_console::failure::{Failure, plain};
+use vfield_node::apart;
 use vfield_node::status::{ImageStatus, SignatureStatus};
 
 /// Name of the file in [`usual_dir`].
@@ -31,7 +32,7 @@ type Entries = BTreeMap<String, Entry>;
 /// Refuses images of which a later one was read here before, unless `allowed`; remembers all
 /// others.
 pub async fn check(images: Vec<ImageStatus>, allowed: bool) -> Result<(), Failure> {
-    apart(move || check_in(&usual_dir(), &images, allowed)).await
+    apart::run(move || check_in(&usual_dir(), &images, allowed)).await
 }
 
 fn check_in<'a>(dir: &Path, images: &'a [ImageStatus], allowed: bool) -> Result<(), Failure> {

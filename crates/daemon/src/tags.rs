@@ -18,7 +18,7 @@ use vfield_control::selection;
 use vfield_core::hash_tree::Shared;
 use vfield_core::tag::{Tag, TagName, Version};
 use vfield_core::tags::{Known, Refused, SignedTag, TAGS_MAX};
-use vfield_node::Node;
+use vfield_node::{Node, apart};
 use vfield_trust::signature::{digest, read_short};
 
 /// The beginning and the end of a file's name.
@@ -63,7 +63,7 @@ pub async fn keep(node: Arc<Node>, follow: Vec<TagName>) {
         let all = node.tags().into_iter();
         for known in all.filter(|known| has_place() || follow.contains(&known.tag.name)) {
             let (place, name) = (dir.clone(), known.tag.name.clone());
-            if let Err(error) = lasting::apart(move || write(&place, &known)).await {
+            if let Err(error) = apart::run(move || write(&place, &known)).await {
                 let why = format!("tag {name} cannot be kept in {}: {}", dir.display(), plain(&error));
                 if !said.contains(&why) {
                     tracing::warn!("{why}");
@@ -95,7 +95,7 @@ fn write(dir: &Path, known: &Known) -> std::io::Result<()> {
 /// anew.
 pub async fn followed(tag: &TagName) -> Option<Version> {
     let (dir, tag) = (lasting::usual_dir(), tag.clone());
-    lasting::apart(move || followed_in(&dir, &tag)).await
+    apart::run(move || followed_in(&dir, &tag)).await
 }
 
 fn followed_in(dir: &Path, tag: &TagName) -> Option<Version> {
@@ -107,7 +107,7 @@ fn followed_in(dir: &Path, tag: &TagName) -> Option<Version> {
 /// Keeps to which version a tag leads, for the next process.
 pub async fn keep_followed(tag: &TagName, version: Version) -> std::io::Result<()> {
     let (dir, tag) = (lasting::usual_dir(), tag.clone());
-    lasting::apart(move || keep_followed_in(&dir, &tag, version)).await
+    apart::run(move || keep_followed_in(&dir, &tag, version)).await
 }
 
 fn keep_followed_in(dir: &Path, tag: &TagName, version: Version) -> std::io::Result<()> {
@@ -140,8 +140,7 @@ pub async fn compare(node: Arc<Node>, image: &str, with: &str) -> Reply {
         (Ok(one), Ok(other)) => (one, other),
         (Err(refused), _) | (_, Err(refused)) => return refused,
     };
-    let comparing = tokio::task::spawn_blocking(move || node.shared(one, other));
-    match comparing.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
+    match apart::run(move || node.shared(one, other)).await {
         Some(Shared { with_data, same }) => Reply::Shared { with_data, same },
         None => Reply::refused("only an origin of both images can compare them", "ask a node that serves both"),
     }

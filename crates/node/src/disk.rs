@@ -6,6 +6,7 @@
 //! A directory may stand still with its disk. So whatever touches it runs on a thread that may
 //! wait, and files are made and removed one after another.
 
+use crate::apart;
 use crate::config::{DiskConfig, NodeConfig};
 use crate::disk_reads::{DiskReads, STILL};
 use crate::event::{Event, EventSink};
@@ -20,10 +21,10 @@ use rustix::io::{Errno, pwrite};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use vfield_core::image::{Geometry, ImageId};
 
@@ -69,7 +70,7 @@ pub struct Disk {
     max_bytes: u64,
     reads: Arc<DiskReads>,
     /// Changes of the directory, in their order.
-    changes: OnceLock<mpsc::UnboundedSender<Change>>,
+    changes: mpsc::UnboundedSender<Change>,
 }
 
 type Change = Box<dyn FnOnce() + Send>;
@@ -83,7 +84,7 @@ impl Disk {
         opened.map(|disk| Some(Arc::new(disk))).map_err(|why| StartError::Disk { dir, why })
     }
 
-    /// Opens a directory, and makes it if it is not there.
+    /// Opens a directory, and makes it if it is not there. Needs a Tokio runtime.
     fn open(config: &DiskConfig) -> Result<Self, DiskError> {
         config.make_dir()?;
         let dir = openat(CWD, &config.dir, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -98,7 +99,7 @@ impl Disk {
         }
         has_holes(&dir)?;
         let (path, dir, reads) = (config.dir.clone(), Arc::new(dir), Arc::default());
-        let mut disk = Self { path, dir, _lock: lock, max_bytes: 0, reads, changes: OnceLock::new() };
+        let mut disk = Self { path, dir, _lock: lock, max_bytes: 0, reads, changes: in_order() };
         disk.max_bytes = config.max_bytes.map_or_else(|| disk.room_bytes(), Ok)?;
         Ok(disk)
     }
@@ -176,36 +177,34 @@ impl Disk {
         self.change(move || unlink(&dir, &name));
     }
 
-    /// Has something done to the directory, after all that was to be done before. Needs a Tokio
-    /// runtime.
+    /// Has something done to the directory, after all that was to be done before.
     fn change(&self, change: impl FnOnce() + Send + 'static) {
-        let changes = self.changes.get_or_init(|| {
-            let (changes, mut coming) = mpsc::unbounded_channel::<Change>();
-            tokio::spawn(async move {
-                while let Some(change) = coming.recv().await {
-                    let _ = spawn_blocking(change).await;
-                }
-            });
-            changes
-        });
-        let _ = changes.send(Box::new(change));
+        // Its task lives as long as this.
+        let _ = self.changes.send(Box::new(change));
     }
+}
+
+/// Has changes made one after another, for as long as somebody may send some.
+fn in_order() -> mpsc::UnboundedSender<Change> {
+    let (changes, mut coming) = mpsc::unbounded_channel::<Change>();
+    tokio::spawn(async move {
+        while let Some(change) = coming.recv().await {
+            apart::run(change).await;
+        }
+    });
+    changes
 }
 
 /// Has something done that the start waits for, on a thread that may wait for a disk. If that takes
 /// long, it is said.
 async fn patiently<T: Send + 'static>(dir: &Path, events: &EventSink, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let mut work = spawn_blocking(work);
-    let done = match timeout(STILL, &mut work).await {
-        Ok(done) => done,
-        Err(_) => {
-            let (dir, still) = (dir.display(), STILL.as_secs());
-            let text = format!("the disk of {dir} has not answered for {still} s; the start waits for it");
-            events(Event::Warning(text));
-            work.await
-        }
-    };
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    let mut working = pin!(apart::run(work));
+    if let Ok(done) = timeout(STILL, &mut working).await {
+        return done;
+    }
+    let (dir, still) = (dir.display(), STILL.as_secs());
+    events(Event::Warning(format!("the disk of {dir} has not answered for {still} s; the start waits for it")));
+    working.await
 }
 
 fn unlink(dir: &OwnedFd, name: &str) {

@@ -5,6 +5,7 @@
 //! images, [`reader`] serves exports.
 
 mod admissions;
+pub mod apart;
 pub mod bootstrap;
 mod bootstrap_addrs;
 pub mod buffers;

@@ -6,6 +6,7 @@
 //! with chunks that pass through. Once there is room again, it grows: a disk was cleared up, or
 //! another version has gone.
 
+use crate::apart;
 use crate::driver::Driver;
 use crate::image::LocalImage;
 use crate::store::on_disk::Trouble;
@@ -84,8 +85,7 @@ async fn room(driver: &Driver, image: &LocalImage, pause: Duration) {
         tokio::time::sleep(pause).await;
         let store = Arc::clone(image.store());
         // A file server that is gone does not say how much room it has.
-        let has_room = tokio::task::spawn_blocking(move || store.may_grow()).await;
-        if has_room.is_ok_and(|has| has) && driver.look(|core| core.may_grow(image.id())) {
+        if apart::run(move || store.may_grow()).await && driver.look(|core| core.may_grow(image.id())) {
             return;
         }
     }

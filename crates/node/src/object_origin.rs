@@ -14,6 +14,7 @@ pub mod publish;
 mod runs;
 mod under_way;
 
+use crate::apart;
 use crate::origin::{Health, OriginState};
 use crate::source::{Away, PATIENCE};
 use bytes::Bytes;
@@ -353,9 +354,7 @@ impl ObjectOrigin {
             let compared = match read {
                 Ok(bytes) => {
                     let (tree, chunks) = (Arc::clone(&self.tree), chunks.clone());
-                    let comparing =
-                        tokio::task::spawn_blocking(move || Compared::new(chunks, &bytes, &tree, Instant::now()));
-                    comparing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+                    apart::run(move || Compared::new(chunks, &bytes, &tree, Instant::now())).await
                 }
                 Err(ObjectError::Changed(_)) => Compared::lost(chunks.clone(), Instant::now()),
                 Err(ObjectError::Failed { .. }) => {

@@ -7,6 +7,7 @@
 //! others are asked. Chunks whose hash page is missing are checked again when a page has come. They
 //! are dropped when the store is full.
 
+use crate::apart;
 use crate::driver::Driver;
 use crate::event::Event;
 use crate::image::LocalImage;
@@ -75,7 +76,7 @@ pub fn check(
     }
     let mut check = |image: &LocalImage| {
         let mut adopted = Adopted::default();
-        chunks.clone().for_each(|number| image.store().adopt_from(Chunk(number), from, &mut adopted));
+        chunks.clone().for_each(|number| image.store().adopt(Chunk(number), from, &mut adopted));
         let postponed = adopted.postponed;
         delivered |= adopted.delivered;
         if !adopted.chunks.is_empty() {
@@ -141,10 +142,7 @@ async fn pass(driver: &Arc<Driver>, image: &Arc<LocalImage>, parts: &[Range<u64>
         let look = move || ((), look_on_disk(&driver, &image, part));
         match reads {
             Some(reads) => reads.run(Priority::Fill, look).await,
-            None => {
-                let looking = tokio::task::spawn_blocking(look).await;
-                looking.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-            }
+            None => drop(apart::run(look).await),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::publishing::{Published, publish_one};
 use super::{Node, NodeImage, StartError, lock};
+use crate::apart;
 use crate::changed;
 use crate::config::{ImageSelector, ServeConfig, StoreSize};
 use crate::driver::Driver;
@@ -311,13 +312,13 @@ impl Node {
 /// Ends the store of a dropped image. What it has lent becomes the borrowers' own, since nobody
 /// keeps its memory for a later process.
 async fn end(driver: Arc<Driver>, dropped: Arc<LocalImage>) {
-    let ending = tokio::task::spawn_blocking(move || {
+    let end = move || {
         dropped.store().evict_all();
         for image in driver.images() {
             driver.come_home(&image, dropped.id());
         }
-    });
-    ending.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    };
+    apart::run(end).await;
 }
 
 /// True if `wanted` means an image that is here.

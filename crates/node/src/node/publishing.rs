@@ -2,6 +2,7 @@
 //! become images.
 
 use super::StartError;
+use crate::apart;
 use crate::config::{NodeConfig, ServeConfig};
 use crate::event::{Event, EventSink};
 use crate::object_origin::publish;
@@ -72,8 +73,7 @@ pub(super) async fn publish_one(
             publish_object(&object, reports).await.map_err(failed)?
         }
         None => {
-            let hashing = tokio::task::spawn_blocking(move || publish_file(&serve, threads, &reports));
-            let published = hashing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            let published = apart::run(move || publish_file(&serve, threads, &reports)).await;
             let failed = |error: PublishError| StartError::Publish { why: error.to_string() };
             Source::File(Box::new(published.map_err(failed)?))
         }

@@ -9,6 +9,7 @@
 use super::ObjectOrigin;
 use super::compared::Compared;
 use super::layout::Layout;
+use crate::apart;
 use crate::origin::tree_file::Head;
 use crate::origin::{Progress, PublishError};
 use bytes::Bytes;
@@ -133,13 +134,12 @@ async fn beside(serve: &ServeObject, object: &dyn Object) -> Result<Option<Besid
     if let Some(how) = beside.changed() {
         return Err(format!("it changed while it was read: {how}"));
     }
-    let reading = tokio::task::spawn_blocking(move || {
+    let read = move || {
         let mut from = &text[..];
         let head = Head::read(&mut from)?;
         head.read_tree(&mut from).map(|tree| (head, tree))
-    });
-    let read = reading.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-    let (head, tree) = read.map_err(|error| error.to_string())?;
+    };
+    let (head, tree) = apart::run(read).await.map_err(|error| error.to_string())?;
     let (has, is) = (head.header.length_bytes(), object.length_bytes());
     if has != is {
         return Err(format!("it is about an image of {has} bytes, and this one has {is}"));
@@ -204,14 +204,14 @@ async fn hash_part(
     builder: Arc<Mutex<TreeBuilder>>,
 ) -> Result<u64, ObjectError> {
     let bytes: Bytes = patiently(|| object.read(extent)).await?;
-    let hashing = tokio::task::spawn_blocking(move || {
+    let hash = move || {
         let first = extent.start() / chunk_size.bytes();
         let chunks = (first..).map(Chunk).zip(bytes.chunks(chunk_size.bytes() as usize));
         let hashes: Vec<_> = chunks.map(|(chunk, bytes)| (chunk, hash_chunk(bytes))).collect();
         let mut builder = builder.lock().unwrap_or_else(PoisonError::into_inner);
         hashes.into_iter().for_each(|(chunk, hash)| builder.add(chunk, hash));
-    });
-    hashing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+    };
+    apart::run(hash).await;
     Ok(extent.len())
 }
 

@@ -214,29 +214,25 @@ impl Store {
     }
 
     /// Checks the found `chunk`, after the pages above it, and adds it to `adopted` if it is right.
-    /// Hashes on the calling thread, which waits for a disk. A chunk without its page here stays
-    /// found.
-    pub fn adopt(&self, chunk: Chunk, adopted: &mut Adopted) {
-        self.adopt_from(chunk, Place::Disk, adopted);
-    }
-
-    /// As [`Store::adopt`], of bytes in a certain place.
-    pub fn adopt_from(&self, chunk: Chunk, from: Place, adopted: &mut Adopted) {
+    /// Hashes on the calling thread. A chunk without its page here stays found.
+    pub fn adopt(&self, chunk: Chunk, from: Place, adopted: &mut Adopted) {
         self.look_at_lenders(chunk);
         if !self.is_found(chunk) {
             return;
         }
         if let Some((page, _)) = self.geometry().parent(chunk) {
-            self.adopt_from(page, from, adopted);
+            self.adopt(page, from, adopted);
         }
-        let is_own = self.slots.load(chunk).lender().is_none();
-        let cached = if is_own { self.cached(chunk) } else { None };
-        let waits = is_own && cached.is_none() && self.disk.as_ref().is_some_and(OnDisk::waits);
-        if waits && from == Place::Memory {
+        let is_in_file = self.slots.load(chunk).lender().is_none();
+        let may_wait = from == Place::Disk || !self.disk.as_ref().is_some_and(OnDisk::waits);
+        let cached = if is_in_file && !may_wait { self.cached(chunk) } else { None };
+        if is_in_file && !may_wait && cached.is_none() {
             return;
         }
         let Some(looked) = self.slots.change(chunk, Slot::look) else { return };
         let is_own = looked.lender().is_none();
+        // A large page has zeros where no chunk was written, and so has a hole in a cache.
+        let may_be_hole = cached.is_some() || self.found_file().is_in_large_pages();
         let bytes = if is_own { cached.or_else(|| self.lying(chunk)) } else { None };
         adopted.delivered |= is_own;
         // Another task may have brought the chunk by then.
@@ -245,14 +241,14 @@ impl Store {
         }
         match bytes {
             _ if !is_own => self.borrow(chunk, self.read_hash(chunk), adopted),
-            Some(bytes) => self.judge(chunk, bytes, adopted),
+            Some(bytes) => self.judge(chunk, bytes, may_be_hole, adopted),
             None => {
                 self.slots.change(chunk, |slot| Some(slot.decline()));
                 self.found.one_less();
                 // There is nothing in it, but a lender may have the chunk.
                 self.look_at_lenders(chunk);
                 if self.is_found(chunk) {
-                    self.adopt_from(chunk, from, adopted);
+                    self.adopt(chunk, from, adopted);
                 }
             }
         }
@@ -278,8 +274,8 @@ impl Store {
     }
 
     /// Publishes the bytes of a found chunk if they are right, or frees its slot, which is the
-    /// caller's.
-    fn judge(&self, chunk: Chunk, mut bytes: Vec<u8>, adopted: &mut Adopted) {
+    /// caller's. Zeros that may be those of a hole are not a spoiled chunk.
+    fn judge(&self, chunk: Chunk, mut bytes: Vec<u8>, may_be_hole: bool, adopted: &mut Adopted) {
         let (mut checked, mut form) = (self.check(chunk, &bytes), Form::Plain);
         if let Some(unpacked) = (checked == Check::Bad).then(|| self.unpack_found(chunk, &bytes)).flatten() {
             (bytes, form) = (unpacked, Form::Compressed);
@@ -308,8 +304,6 @@ impl Store {
             }
             Check::Good | Check::Bad => {
                 self.give_back(chunk);
-                // A large page has zeros where no chunk was written, and so has a cached hole.
-                let may_be_hole = self.is_on_disk() || self.found_file().is_in_large_pages();
                 let is_blank = !bytes.is_empty() && bytes.iter().all(|byte| *byte == 0);
                 if !(may_be_hole && is_blank) {
                     self.found.one_spoiled();

@@ -17,6 +17,7 @@ use super::slot::{Form, Slot};
 use super::slots::Slots;
 use super::sparse_file::SparseFile;
 use super::{Pin, Store, StoreError};
+use crate::apart;
 use crate::cache::{Cache, out_of_whole_chunks};
 use crate::disk_reads::{self, DiskReads};
 use bytes::Bytes;
@@ -24,7 +25,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
@@ -122,12 +122,12 @@ impl OnDisk {
     }
 
     fn fill(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        if self.file.read_cached(offset, bytes) { Ok(()) } else { blocking(|| self.file.read(offset, bytes)) }
+        if self.file.read_cached(offset, bytes) { Ok(()) } else { apart::here(|| self.file.read(offset, bytes)) }
     }
 
     /// Writes bytes into the file, and waits for the disk.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        blocking(|| self.file.write(offset, bytes))
+        apart::here(|| self.file.write(offset, bytes))
     }
 
     /// The bytes of an extent of data, compared with the hashes of its chunks; else the chunk with
@@ -149,12 +149,6 @@ impl OnDisk {
             wrong.next().map_or(Ok(()), Err)
         })
     }
-}
-
-/// Something that may wait for a disk. Other tasks of the thread go on elsewhere.
-fn blocking<T>(wait: impl FnOnce() -> T) -> T {
-    let many = Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if many { tokio::task::block_in_place(wait) } else { wait() }
 }
 
 impl Store {

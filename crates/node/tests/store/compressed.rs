@@ -15,7 +15,7 @@ use vfield_core::wire::Codec;
 use vfield_node::buffers::Buffers;
 use vfield_node::compression::{Compressed, Compression};
 use vfield_node::store::compressed::Room;
-use vfield_node::store::found::Adopted;
+use vfield_node::store::found::{Adopted, Place};
 use vfield_node::store::{Inserted, Kept, Store};
 
 const DATA: u64 = 12;
@@ -187,7 +187,7 @@ fn chunks_of_either_form_are_taken_over() {
             store.compress(&Room::new(u64::MAX));
         }
         let mut adopted = Adopted::default();
-        found.runs.into_iter().flatten().for_each(|number| store.adopt(Chunk(number), &mut adopted));
+        found.runs.into_iter().flatten().for_each(|number| store.adopt(Chunk(number), Place::Disk, &mut adopted));
         assert_eq!((store.spoiled(), store.found(), store.is_resident(Chunk(4))), (1, 0, false));
         assert_eq!(adopted.chunks.len() as u64, DATA - 2 + 1);
         store.insert(Chunk(4), &image.chunk(Chunk(4))).expect("memory");
@@ -271,7 +271,7 @@ fn relatives_read_compressed_chunks() {
         old.fill(&lender);
         borrower.relate(&lender, |_| true);
         let mut adopted = Adopted::default();
-        (0..DATA).for_each(|number| borrower.adopt(Chunk(number), &mut adopted));
+        (0..DATA).for_each(|number| borrower.adopt(Chunk(number), Place::Disk, &mut adopted));
         assert_eq!(adopted.chunks.len() as u64, DATA - 2);
         borrower.insert(Chunk(4), &new.chunk(Chunk(4))).expect("memory");
         assert!(all_of(&borrower, &new), "{compresses:?}");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
-use vfield_node::store::found::Adopted;
+use vfield_node::store::found::{Adopted, Place};
 use vfield_node::store::{Inserted, Kept, Store};
 
 /// Data chunks of the versions in the model test, and all chunks.
@@ -26,7 +26,7 @@ fn version(image: &Image, differs: &[u64]) -> Image {
 
 fn adopt(store: &Store, chunk: u64) -> bool {
     let mut adopted = Adopted::default();
-    store.adopt(Chunk(chunk), &mut adopted);
+    store.adopt(Chunk(chunk), Place::Disk, &mut adopted);
     adopted.chunks == [Chunk(chunk)]
 }
 
@@ -128,7 +128,7 @@ fn what_an_earlier_process_left_is_verified_before_it_is_lent() {
     assert_eq!(second.relate(&first, |_| true), [0..3, 4..12]);
     assert!(!adopt(&second, 5), "it is not verified yet");
     for number in [5, 6, 8] {
-        first.adopt(Chunk(number), &mut Adopted::default());
+        first.adopt(Chunk(number), Place::Disk, &mut Adopted::default());
         assert_eq!(adopt(&second, number), number == 5);
     }
     assert_eq!(bytes_of(&second.chunk_piece(Chunk(5)).expect("lent")), old.chunk(Chunk(5)));

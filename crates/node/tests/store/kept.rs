@@ -14,7 +14,7 @@ use vfield_block::source::Piece;
 use vfield_core::chunk::{Chunk, ChunkSize};
 use vfield_core::image::{Geometry, Header, ImageId};
 use vfield_core::node::Commitment;
-use vfield_node::store::found::{Adopted, Found, Unfit};
+use vfield_node::store::found::{Adopted, Found, Place, Unfit};
 use vfield_node::store::label::{BadLabel, Label};
 use vfield_node::store::{Inserted, Kept, Store};
 
@@ -34,7 +34,7 @@ fn take_over(file: OwnedFd) -> Result<(Arc<Store>, Found), Unfit> {
 
 fn adopt_all(store: &Store, found: &Found) -> Adopted {
     let mut adopted = Adopted::default();
-    found.runs.iter().cloned().flatten().for_each(|number| store.adopt(Chunk(number), &mut adopted));
+    found.runs.iter().cloned().flatten().for_each(|number| store.adopt(Chunk(number), Place::Disk, &mut adopted));
     adopted
 }
 
@@ -55,7 +55,7 @@ fn a_kept_store_is_taken_over() {
     assert!(!store.evict(Chunk(0)));
     // The pages above come with the first chunk.
     let mut adopted = Adopted::default();
-    store.adopt(Chunk(2), &mut adopted);
+    store.adopt(Chunk(2), Place::Disk, &mut adopted);
     assert_eq!(adopted.chunks, [geometry.top(), Chunk(600), Chunk(2)]);
     assert!(adopted.zeros.iter().cloned().flatten().eq(4..7));
     adopt_all(&store, &found);
@@ -109,7 +109,7 @@ fn unverifiable_chunks_wait_for_their_page() {
     assert_eq!(store.insert(Chunk(600), &image.chunk(Chunk(600))).expect("memory"), Inserted::New);
     assert_eq!(store.insert(Chunk(1), &image.chunk(Chunk(1))).expect("memory"), Inserted::New);
     assert_eq!(store.found(), 511);
-    store.adopt(Chunk(2), &mut Adopted::default());
+    store.adopt(Chunk(2), Place::Disk, &mut Adopted::default());
     assert!(store.is_resident(Chunk(1)) && store.is_resident(Chunk(2)));
     let resident = store.resident_bytes();
     found.runs.into_iter().for_each(|run| store.drop_found(run));

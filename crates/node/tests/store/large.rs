@@ -12,7 +12,7 @@ use vfield_block::extent::Extent;
 use vfield_block::source::Piece;
 use vfield_core::chunk::Chunk;
 use vfield_core::node::Commitment;
-use vfield_node::store::found::Adopted;
+use vfield_node::store::found::{Adopted, Place};
 use vfield_node::store::{Inserted, Kept, Store};
 
 const COMMITMENT: Commitment = Commitment { start: 0, from: 0 };
@@ -84,7 +84,7 @@ fn a_part_that_was_kept_is_taken_over() {
     assert!(kept.is_in_large_pages());
     let (store, found) = Store::take_over(kept).expect("a store");
     let mut adopted = Adopted::default();
-    found.runs.into_iter().flatten().for_each(|number| store.adopt(Chunk(number), &mut adopted));
+    found.runs.into_iter().flatten().for_each(|number| store.adopt(Chunk(number), Place::Disk, &mut adopted));
     adopted.chunks.sort_unstable();
     assert_eq!(adopted.chunks, [Chunk(3), Chunk(200), top]);
     // The rest of the pages is not there, and nothing of it was ever wrong.

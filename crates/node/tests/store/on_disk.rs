@@ -14,7 +14,7 @@ use vfield_block::extent::Extent;
 use vfield_core::chunk::Chunk;
 use vfield_core::node::Commitment;
 use vfield_node::buffers::Buffers;
-use vfield_node::store::found::{Adopted, Unfit};
+use vfield_node::store::found::{Adopted, Place, Unfit};
 use vfield_node::store::label::BadLabel;
 use vfield_node::store::on_disk::Trouble;
 use vfield_node::store::{Inserted, Kept, Store};
@@ -61,7 +61,7 @@ impl Disk {
 
 fn adopt_all(store: &Store) -> Adopted {
     let mut adopted = Adopted::default();
-    (0..store.geometry().chunks()).for_each(|number| store.adopt(Chunk(number), &mut adopted));
+    (0..store.geometry().chunks()).for_each(|number| store.adopt(Chunk(number), Place::Disk, &mut adopted));
     adopted
 }
 
@@ -101,7 +101,7 @@ fn a_store_on_a_disk_is_taken_over() {
     assert!(store.piece(Extent::from(0..9)).is_none());
     // The pages above come with the first chunk.
     let mut adopted = Adopted::default();
-    store.adopt(Chunk(2), &mut adopted);
+    store.adopt(Chunk(2), Place::Disk, &mut adopted);
     assert_eq!(adopted.chunks, [geometry.top(), Chunk(600), Chunk(2)]);
     assert!(adopted.zeros.iter().cloned().flatten().eq(4..7));
     adopt_all(&store);

@@ -15,6 +15,7 @@ use vfield_block::extent::Extent;
 use vfield_core::chunk::Chunk;
 use vfield_core::node::Commitment;
 use vfield_node::buffers::Buffers;
+use vfield_node::store::found::{Adopted, Place};
 use vfield_node::store::{Kept, Store};
 
 const COMMITMENT: Commitment = Commitment { start: 3, from: 5 };
@@ -150,8 +151,8 @@ fn a_disk_that_stands_still_holds_nobody_up() {
     drop(store);
     let (store, found) = Store::take_over(Kept::read_on_disk(disk.open().into()).expect("a label")).expect("a store");
     assert_eq!(found.commitment, COMMITMENT);
-    let mut adopted = vfield_node::store::found::Adopted::default();
-    (0..store.geometry().chunks()).for_each(|number| store.adopt(Chunk(number), &mut adopted));
+    let mut adopted = Adopted::default();
+    (0..store.geometry().chunks()).for_each(|number| store.adopt(Chunk(number), Place::Disk, &mut adopted));
     assert_eq!(held(&store), [1, 3, 4, 5]);
     for number in [1, 3, 4, 5] {
         assert!(bytes_of(&store, &image, number).is_some_and(|bytes| bytes == image.chunk(Chunk(number))), "{number}");
