@@ -224,6 +224,15 @@ impl ImageSelector {
         }
     }
 
+    /// True if it may mean the image `id`, of which `has_name` tells the names.
+    pub fn means(&self, id: &ImageId, has_name: impl Fn(&str) -> bool) -> bool {
+        match self {
+            Self::Id(wanted) => wanted == id,
+            Self::Pinned { id: digits, .. } => digits.matches(id),
+            Self::Name(name) => has_name(name) || self.digits().is_some_and(|digits| digits.matches(id)),
+        }
+    }
+
     /// True if name and id were both said.
     pub const fn is_pin(&self) -> bool {
         matches!(self, Self::Pinned { .. })

@@ -12,6 +12,7 @@ use crate::header::{self, Proved, Tried};
 use crate::node::StartError;
 use crate::proofs::{self, Disbelief};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,8 +28,11 @@ use vfield_trust::signature::TrustedKeys;
 const SHOWS_UP: Duration = Duration::from_secs(3);
 /// An image is looked for again this often meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Most candidates that are proved, beginning with those that most members claim.
+/// Most candidates for one wish that are proved, beginning with those that most members claim.
 const CANDIDATES_MAX: usize = 16;
+/// Most candidates that are proved at once. A member closes the oldest of 64 connections that have
+/// not greeted it yet, and each candidate asks over its own.
+const PROVED_AT_ONCE: usize = 16;
 
 /// An image that the field has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,11 +77,7 @@ impl Offer {
 
     /// True if `wanted` may mean it.
     fn is_meant(&self, wanted: &ImageSelector) -> bool {
-        match wanted {
-            ImageSelector::Id(id) => self.id == *id,
-            ImageSelector::Pinned { id, .. } => id.matches(&self.id),
-            ImageSelector::Name(name) => self.has_name(name) || wanted.digits().is_some_and(|id| id.matches(&self.id)),
-        }
+        wanted.means(&self.id, |name| self.has_name(name))
     }
 
     fn has_name(&self, name: &str) -> bool {
@@ -123,15 +123,9 @@ impl Sure {
 
     /// True if `wanted` may mean it.
     fn is_meant(&self, wanted: &ImageSelector) -> bool {
-        match wanted {
-            ImageSelector::Id(_) => self.offer.is_meant(wanted),
-            ImageSelector::Pinned { name, id } => {
-                id.matches(&self.offer.id) && (self.signed.is_none() || self.has_name(name))
-            }
-            ImageSelector::Name(name) => {
-                self.has_name(name) || wanted.digits().is_some_and(|id| id.matches(&self.offer.id))
-            }
-        }
+        // A name of one's own for an id needs a signature of that name, where signatures are wanted.
+        let unsigned = |name: &str| wanted.is_pin() && self.signed.is_some() && !self.has_name(name);
+        wanted.means(&self.offer.id, |name| self.has_name(name)) && !wanted.name().is_some_and(unsigned)
     }
 
     /// True if it is called so, and may be.
@@ -236,20 +230,21 @@ impl Search<'_> {
         choose(&sure, &[], self.wanted)
     }
 
-    /// Proves offers, all at once; returns the failed attempts too.
+    /// Proves offers, many at once; returns the failed attempts too.
     async fn prove(&self, offers: Vec<Offer>) -> (Vec<Sure>, Vec<(Offer, Tried)>) {
-        let mut proving = JoinSet::new();
-        for offer in offers {
-            let (driver, met) = (Arc::clone(self.driver), self.met.to_vec());
-            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-            proving.spawn(async move {
-                let claims: Vec<&Claim> = offer.claims.iter().collect();
-                let proved = header::prove(&driver, offer.id, &claims, &met, open).await;
-                (offer, proved)
-            });
-        }
+        let (mut offers, mut proving) = (offers.into_iter(), JoinSet::new());
         let (mut sure, mut failed) = (Vec::new(), Vec::new());
-        while let Some(proved) = proving.join_next().await {
+        loop {
+            for offer in offers.by_ref().take(PROVED_AT_ONCE - proving.len()) {
+                let (driver, met) = (Arc::clone(self.driver), self.met.to_vec());
+                let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+                proving.spawn(async move {
+                    let claims: Vec<&Claim> = offer.claims.iter().collect();
+                    let proved = header::prove(&driver, offer.id, &claims, &met, open).await;
+                    (offer, proved)
+                });
+            }
+            let Some(proved) = proving.join_next().await else { break };
             match proved.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())) {
                 (offer, Ok(proved)) => sure.push(Sure { offer, proved, signed: None }),
                 (offer, Err(tried)) => failed.push((offer, tried)),
@@ -318,21 +313,26 @@ fn meant(offers: &[Offer], wanted: &[ImageSelector]) -> Result<Vec<Offer>, Start
             return Err(StartError::UnknownImage { wanted: wanted.to_string(), known: known() });
         }
     }
-    let meant = |offer: &&Offer| wanted.is_empty() || wanted.iter().any(|wanted| offer.is_meant(wanted));
-    Ok(most_tellers(offers.iter().filter(meant).cloned().collect()))
+    if wanted.is_empty() {
+        return Ok(most_tellers(offers.to_vec()));
+    }
+    let of = |wanted| most_tellers(offers.iter().filter(|offer| offer.is_meant(wanted)).cloned().collect());
+    let meant: BTreeMap<ImageId, Offer> = wanted.iter().flat_map(of).map(|offer| (offer.id, offer)).collect();
+    Ok(meant.into_values().collect())
 }
 
 /// The wanted images among the proved ones.
 fn choose(sure: &[Sure], tried: &[(Offer, Tried)], wanted: &[ImageSelector]) -> Result<Vec<Chosen>, StartError> {
-    let unproved = |meant: &dyn Fn(&Offer) -> bool| {
+    let unproved = |wanted: &dyn Display, meant: &dyn Fn(&Offer) -> bool| {
         let failed = tried.iter().find(|(offer, _)| meant(offer));
-        let (image, tried) = failed.map_or_else(Default::default, |(offer, tried)| (offer.text(), tried.clone()));
+        let (image, tried) =
+            failed.map_or_else(|| (wanted.to_string(), Tried::new()), |(offer, tried)| (offer.text(), tried.clone()));
         StartError::Unproved { image, tried }
     };
     if wanted.is_empty() {
         return match sure {
             [one] => Ok(vec![one.chosen(None, false)?]),
-            [] => Err(unproved(&|_| true)),
+            [] => Err(unproved(&"of the field", &|_| true)),
             _ => Err(StartError::ChooseImage {
                 known: sure.iter().map(|sure| sure.offer.text()).collect(),
                 pins: pins_of_namesakes(sure),
@@ -346,7 +346,7 @@ fn choose(sure: &[Sure], tried: &[(Offer, Tried)], wanted: &[ImageSelector]) -> 
             [] if sure.iter().any(|sure| sure.signed.is_some() && sure.offer.is_meant(selector)) => {
                 Err(StartError::Untrusted { image: selector.to_string(), why: Disbelief::OtherImage })
             }
-            [] => Err(unproved(&|offer| offer.is_meant(selector))),
+            [] => Err(unproved(selector, &|offer| offer.is_meant(selector))),
             _ => Err(StartError::Ambiguous {
                 wanted: selector.to_string(),
                 found: meant.iter().map(|sure| sure.offer.text()).collect(),
@@ -458,6 +458,23 @@ mod tests {
         assert!(matches!(chosen(&odds, &[]), Err(StartError::ManyNames { names, .. }) if names == ["b", "a"]));
         assert_eq!(chosen(&odds, &name("a")).expect("a name")[0].2, "a");
         assert_eq!(chosen(&odds, &[ImageSelector::Id(ImageId([1; 32]))]).expect("by its id")[0].2, "b");
+    }
+
+    #[test]
+    fn each_of_many_wishes_has_its_own_candidates() {
+        let of_all = CANDIDATES_MAX as u8 * 3;
+        let offers: Vec<Offer> = (0..of_all).map(|id| sure(vec![claim(id, &format!("layer-{id}"), 1)]).offer).collect();
+        let wanted: Vec<ImageSelector> = (0..of_all).map(|id| ImageSelector::Name(format!("layer-{id}"))).collect();
+        assert_eq!(meant(&offers, &wanted).expect("all are there").len(), usize::from(of_all));
+        // One name that many claim is still no reason to ask for all of them.
+        let claims = |id: u8| sure(vec![claim(id, "root", u64::from(id) + 1)]).offer;
+        let namesakes: Vec<Offer> = (0..of_all).map(claims).collect();
+        let found = meant(&namesakes, &name("root")).expect("some");
+        assert_eq!(found.len(), CANDIDATES_MAX);
+        assert!(found.iter().all(|offer| offer.id.0[0] >= of_all - CANDIDATES_MAX as u8), "those of most members");
+        // Whatever the reason, the refusal says which image it is.
+        let Err(StartError::Unproved { image, .. }) = chosen(&[], &name("root")) else { panic!("chosen") };
+        assert_eq!(image, "root");
     }
 
     #[test]

@@ -64,6 +64,30 @@ fn hold(daemon: &Daemon, name: &str) -> std::io::Result<UnixStream> {
     Ok(socket)
 }
 
+/// A node names many images when it joins, as a host of containers does, and has each of them.
+#[test]
+fn forty_images_are_joined_at_once() -> Outcome {
+    if !have(&[Need::Tool("nbdcopy")]) {
+        return Ok(());
+    }
+    let lab = Lab::loopback(3)?;
+    let names: Vec<String> = (0..40).map(|layer| format!("layer-{layer}.img")).collect();
+    let files = names.iter().zip(0..).map(|(name, seed)| random_file(&lab.dir().join(name), MIB / 4, seed));
+    let files: Vec<PathBuf> = files.collect::<Result<_, _>>()?;
+    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let origin = vfield().serve(lab.host(0), &paths).ready()?;
+    let words: Vec<&str> = names.iter().flat_map(|name| ["--image", name]).collect();
+    let node = vfield().join(lab.host(1), origin.addr()).store("all").args(&words).ready()?;
+    let status = node.status()?;
+    let mut joined = self::names(&status);
+    joined.sort_unstable_by_key(|name| names.iter().position(|other| other == name));
+    assert_eq!(joined, names);
+    for (name, file) in names.iter().zip(&files) {
+        client::compare_nbd(lab.host(2), &node.uri(name), file)?;
+    }
+    Ok(())
+}
+
 /// A running origin gets a second file, a running node joins it and reads all of it, by NBD and as
 /// a file.
 #[test]
