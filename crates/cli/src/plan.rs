@@ -316,6 +316,7 @@ fn node(
         admission_signers: None,
         admission: None,
         trusted: None,
+        added: Vec::new(),
         follow: Vec::new(),
         joins_version: false,
         tags: Vec::new(),

@@ -15,6 +15,8 @@ const STORES: &str = "store-";
 pub const EVENTS: &str = "events";
 /// The listening control socket.
 pub const CONTROL: &str = "control";
+/// What people ordered of earlier daemons.
+pub const ORDERS: &str = "orders";
 /// The mount: the kernel's end of it, and what the kernel knows.
 pub const MOUNT: [&str; 2] = ["mount", "mount-table"];
 
@@ -63,10 +65,11 @@ impl Estate {
         Some(Sockets::new([tcp?, udp?]))
     }
 
-    /// Leaves a listening socket to the next daemon, if the keeper keeps such.
-    pub fn keep_socket(&self, name: &str, socket: BorrowedFd<'_>) {
+    /// Leaves a file to the next daemon of the same guard, if there is one: listening sockets, and
+    /// orders. Whoever starts the guard itself again goes by the settings.
+    pub fn keep_with_guard(&self, name: &str, file: BorrowedFd<'_>) {
         if self.keeps_sockets() {
-            self.keep(name, socket);
+            self.keep(name, file);
         }
     }
 
@@ -161,7 +164,7 @@ mod tests {
         for name in ["store-1", EVENTS, "of another version"] {
             estate.keep(name, file.as_fd());
         }
-        estate.keep_socket(CONTROL, file.as_fd());
+        estate.keep_with_guard(CONTROL, file.as_fd());
         assert_eq!(shelf.0.lock().unwrap().len(), 3, "this keeper keeps no sockets");
 
         let estate = Estate::take(keeper());

@@ -11,8 +11,10 @@ use crate::handover;
 use crate::handover::state::State;
 use crate::keeper::custody::Line;
 use crate::keeper::word::Word;
+use crate::limits::local_time::minute_of_day;
 use crate::plan::Plan;
 use crate::report::Reporter;
+use crate::standing_orders::StandingOrders;
 use crate::start_error;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixListener;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use vfield_console::failure::Failure;
 use vfield_control::place::Place;
 use vfield_node::Node;
+use vfield_node::config::ServeConfig;
 use vfield_node::keeper::Keeper as _;
 use vfield_node::node::Publication;
 
@@ -33,6 +36,8 @@ pub struct Ground {
     pub estate: Arc<Estate>,
     /// Its events, and those of earlier daemons.
     pub events: Arc<Events>,
+    /// What people ordered since the settings were made.
+    pub orders: Arc<StandingOrders>,
     /// The state of the daemon before it, if that has handed over.
     pub state: Option<State>,
 }
@@ -48,7 +53,7 @@ impl Ground {
         if let Some(wanted) = &plan.control {
             estate.stays("the control socket", place.path().display(), wanted.display(), place.path() == wanted);
         }
-        estate.keep_socket(CONTROL, listener.as_fd());
+        estate.keep_with_guard(CONTROL, listener.as_fd());
         plan.node.keeper = estate.of_node();
         plan.node.sockets = estate.node_sockets();
         if let Some(addr) = plan.node.sockets.as_ref().and_then(|sockets| sockets.addr().ok()) {
@@ -63,6 +68,7 @@ impl Ground {
         if let Some(file) = events.file() {
             estate.keep(EVENTS, file);
         }
+        let orders = StandingOrders::take(&estate, plan);
         let started = format!("vfield {} started", env!("CARGO_PKG_VERSION"));
         events.add(now_ms(), "started", &started);
         let state = handover::state(&estate);
@@ -72,7 +78,7 @@ impl Ground {
                 plan.node.bootstrap.push(addr);
             }
         }
-        Ok(Self { place, listener, estate, events, state })
+        Ok(Self { place, listener, estate, events, orders, state })
     }
 
     /// Prepares all that is slow, and takes the ground when the daemon that stands on it has handed
@@ -80,9 +86,14 @@ impl Ground {
     pub async fn succeed(mut plan: Plan, reporter: &Reporter) -> Result<(Plan, Self, Publication), Failure> {
         let events = reporter.sink(|_| {});
         let publication = Node::publish(&plan.node, &events).await.map_err(start_error::explain)?;
+        let mut names: Vec<String> = plan.node.serve.iter().map(ServeConfig::image_name).collect();
         Line.say(&Word::Ready, None);
         let taken = tokio::task::spawn_blocking(move || Self::take(&mut plan).map(|ground| (plan, ground))).await;
-        let (plan, ground) = taken.map_err(|error| Failure::failed(format!("taking over: {error}")))??;
+        let (mut plan, ground) = taken.map_err(|error| Failure::failed(format!("taking over: {error}")))??;
+        (plan.node.limits, plan.node.image_limits) = plan.limits.rates_at(minute_of_day());
+        let is_served = |name: &String| plan.node.serve.iter().any(|file| file.image_name() == *name);
+        names.retain(|name| !is_served(name));
+        let publication = publication.without(|name| names.iter().any(|dropped| dropped == name));
         Ok((plan, ground, publication))
     }
 }

@@ -10,6 +10,7 @@ use super::looks::{Look, Looks};
 use super::overlays::Overlays;
 use super::start_error;
 use crate::rollback;
+use crate::standing_orders::StandingOrders;
 use crate::values::image::{ImageName, Wanted};
 use crate::values::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,8 +62,8 @@ pub struct Images {
     lent: Mutex<BTreeMap<ImageId, Arc<()>>>,
     /// Where they are.
     places: Mutex<Vec<ExportStatus>>,
-    /// Those that were asked for at the start.
-    first: BTreeSet<ImageId>,
+    /// Takes note of images that come and go by order.
+    orders: Arc<StandingOrders>,
     overlays: Arc<Overlays>,
     allow_rollback: bool,
     console: Console,
@@ -75,12 +76,12 @@ impl Images {
         exports: Exports,
         overlays: Arc<Overlays>,
         looks: Looks,
+        orders: Arc<StandingOrders>,
         allow_rollback: bool,
         console: Console,
     ) -> Self {
         let (places, exports) = (Mutex::new(exports.places()), tokio::sync::Mutex::new(Some(exports)));
         let attached = node.images().into_iter().map(|image| image.id).collect();
-        let first = wished(&node);
         Self {
             node,
             exports,
@@ -89,7 +90,7 @@ impl Images {
             led: Mutex::default(),
             lent: Mutex::default(),
             places,
-            first,
+            orders,
             overlays,
             allow_rollback,
             console,
@@ -107,10 +108,10 @@ impl Images {
         if !self.overlays.are_none() {
             return Err(Reply::refused("changes in an overlay cannot be handed over", hint));
         }
-        // The next program finds those that came for a tag, by their stores.
-        if wished(&self.node) != self.first {
-            let fact = "images were added or dropped, of which the next program would not know";
-            return Err(Reply::refused(fact, "undo that with `vfield add` or `vfield drop`; or start it again"));
+        // Only this process has it open.
+        if let Some(file) = self.orders.added_file() {
+            let fact = format!("{file} was added as a file, which cannot be handed over");
+            return Err(Reply::refused(fact, "serve it from the start, or drop it with `vfield drop`"));
         }
         match &*self.exports.lock().await {
             None => Err(leaving()),
@@ -138,16 +139,16 @@ impl Images {
             Ok(wanted) => wanted,
             Err(error) => return bad(error),
         };
-        let store: Option<Store> = match store.map(|store| store.parse()).transpose() {
-            Ok(store) => store,
+        let size: Option<Store> = match store.as_ref().map(|store| store.parse()).transpose() {
+            Ok(size) => size,
             Err(error) => return bad(error),
         };
         if let Err(refusal) = self.may_add().await {
             return refusal;
         }
-        let added = self.node.add_image(wanted.0, store.map(|store| store.0)).await;
+        let added = self.node.add_image(wanted.0, size.map(|size| size.0)).await;
         let images = Arc::clone(self);
-        to_its_end(async move { images.export(added).await }).await
+        to_its_end(async move { images.export(added, |orders, image| orders.added(image, store)).await }).await
     }
 
     /// Joins the image that a tag names; the answer has its name here.
@@ -167,7 +168,7 @@ impl Images {
             return Ok(name);
         }
         let images = Arc::clone(self);
-        match to_its_end(async move { images.export(Ok(added)).await }).await {
+        match to_its_end(async move { images.export(Ok(added), |_, _| {}).await }).await {
             Reply::Added { .. } => Ok(name),
             Reply::Refused { fact, .. } => Err(fact),
             _ => Err("the daemon failed".to_owned()),
@@ -292,7 +293,7 @@ impl Images {
         let serve = ServeConfig { path, object, file: Some(file), name, chunk_size, proof, kept };
         let added = self.node.add_file(serve).await;
         let images = Arc::clone(self);
-        to_its_end(async move { images.export(added).await }).await
+        to_its_end(async move { images.export(added, StandingOrders::added_as_file).await }).await
     }
 
     /// The hashes that came with a file, if they are its hashes.
@@ -322,8 +323,13 @@ impl Images {
         }
     }
 
-    /// Exports an image that the node has taken up, or has the node give it up again.
-    async fn export(&self, added: Result<NodeImage, StartError>) -> Reply {
+    /// Exports an image that the node has taken up, or has the node give it up again. `note` takes
+    /// note of the order.
+    async fn export(
+        &self,
+        added: Result<NodeImage, StartError>,
+        note: impl FnOnce(&StandingOrders, &NodeImage),
+    ) -> Reply {
         let image = match added {
             Ok(image) => image,
             Err(error) => return refusal(&explain(error)),
@@ -338,6 +344,7 @@ impl Images {
             self.node.drop_image(image.id);
             return refusal(&failure);
         }
+        note(&self.orders, &image);
         let names: Vec<String> = image.source.names().into_iter().map(str::to_owned).collect();
         tracing::info!(target: EVENTS, event = "added", image = ?names, id, "an image was added");
         self.console.say(&format!("added {} (id {})", names.join(", "), image.id.short()));
@@ -391,6 +398,7 @@ impl Images {
         let _nobody_looks = self.looks.begin().await;
         let mut exports = self.exports.lock().await;
         let Some(exports) = &mut *exports else { return leaving() };
+        self.orders.dropped(image, !self.node.unwished().contains(&image.id));
         self.remove(exports, image, "dropped").await;
         Reply::Done
     }
@@ -452,12 +460,6 @@ impl Images {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The images that somebody asked for, and not a tag.
-fn wished(node: &Node) -> BTreeSet<ImageId> {
-    let unwished = node.unwished();
-    node.images().into_iter().map(|image| image.id).filter(|id| !unwished.contains(id)).collect()
 }
 
 /// Runs to its end even if the client is gone: half of it would leave an image in the node but in

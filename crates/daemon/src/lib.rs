@@ -25,6 +25,7 @@ pub mod limits;
 pub mod link_memory;
 mod looks;
 pub mod members;
+mod memory_file;
 mod onlooker;
 mod overlays;
 pub mod plan;
@@ -35,6 +36,7 @@ mod rollback;
 mod rubbish;
 mod sandbox;
 mod signals;
+mod standing_orders;
 mod start_error;
 pub mod tags;
 pub mod trees;
@@ -178,21 +180,22 @@ async fn live(
     reporter: &Reporter,
 ) -> Result<(), Failure> {
     let Alone { sandbox, onlooker } = alone;
-    let Ground { place, listener, estate, events: remembered, mut state } = ground;
+    let Ground { place, listener, estate, events: remembered, orders: standing, mut state } = ground;
     let mut signals = Signals::new().map_err(|error| Failure::failed(format!("signals: {}", plain(&error))))?;
     exports::check(&plan.exports, &estate)?;
     check_listen(&plan.node)?;
     let mut handover = Handover::new(plan.root)?;
     let files = (plan.key_files.clone(), plan.admission.clone());
-    let limits = Limits::new(plan.limits.clone());
+    let limits = Limits::new(plan.limits.clone(), Arc::clone(&standing));
     let (handler, mut orders, mut upgrades) =
-        RequestHandler::new(place.path(), files, Arc::clone(&remembered), Arc::clone(&limits));
+        RequestHandler::new(place.path(), files, Arc::clone(&remembered), Arc::clone(&limits), Arc::clone(&standing));
     let reloader = Reloader::new(&plan, Arc::clone(&handler), console.clone());
     let _dashboard = Dashboard::start(plan.http.as_ref(), handler.clone(), console).await?;
     let server = Server::start(listen(listener)?, handler.clone());
 
     let serving = !plan.node.serve.is_empty();
     let follow = plan.node.follow.clone();
+    let names_no_image = !serving && plan.node.join.is_empty() && follow.is_empty();
     let (hashing, arrived) = (Arc::clone(&handler), Arc::clone(&remembered));
     let events = reporter.sink(move |event| {
         hashing.hear(event);
@@ -222,10 +225,15 @@ async fn live(
                 }
             };
             let (looks, laid) = (Looks::by(onlooker), Arc::clone(&overlays));
-            let images = Images::new(Arc::clone(&node), exports, laid, looks, plan.allow_rollback, console.clone());
+            let (taken, rollback) = (Arc::clone(&standing), plan.allow_rollback);
+            let images = Images::new(Arc::clone(&node), exports, laid, looks, taken, rollback, console.clone());
             let images = Arc::new(images);
+            if let ([only], true) = (&node.images()[..], names_no_image) {
+                standing.began_with(only);
+            }
             let (following, mut followers) = (Arc::new(Follow::default()), JoinSet::new());
             following.begin(&follow, &node, &images, &mut followers).await;
+            standing.follow(&node, &images, state.is_none()).await;
             followers.spawn(rubbish::keep_away(Arc::clone(&node), Arc::clone(&images)));
             let running = Running {
                 node: Arc::clone(&node),

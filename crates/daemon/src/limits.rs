@@ -2,10 +2,11 @@
 //! from the time of day.
 //!
 //! Owns the settings; the node has the rates in force. `vfield limit` changes the settings, and a
-//! task follows the clock. A limit that was set while the daemon ran is gone after its restart.
+//! task follows the clock. Changes are standing orders: they outlive the process, not the guard.
 
 pub mod local_time;
 
+use crate::standing_orders::StandingOrders;
 use crate::values::limit::Limit;
 use local_time::minute_of_day;
 use std::num::NonZeroU64;
@@ -75,7 +76,10 @@ impl Settings {
 
 /// The limits of a daemon.
 #[derive(Debug)]
-pub struct Limits(Mutex<State>);
+pub struct Limits {
+    state: Mutex<State>,
+    orders: Arc<StandingOrders>,
+}
 
 #[derive(Debug)]
 struct State {
@@ -86,8 +90,8 @@ struct State {
 
 impl Limits {
     /// Those of its start.
-    pub fn new(settings: Settings) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { settings, applied: None })))
+    pub fn new(settings: Settings, orders: Arc<StandingOrders>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { settings, applied: None }), orders })
     }
 
     /// Follows the clock until it is aborted.
@@ -112,6 +116,7 @@ impl Limits {
         };
         if up.is_some() || down.is_some() {
             let name = image.map(|image| self.name_of(image));
+            self.orders.limited(name.as_deref(), given.map(|given| given.map(str::to_owned)));
             let Both { up, down } = self.change(name.as_deref(), up, down);
             self.apply(node);
             let image = name.unwrap_or_default();
@@ -165,6 +170,6 @@ impl Limits {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

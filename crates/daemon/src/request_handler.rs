@@ -19,6 +19,7 @@ use super::tags;
 use crate::admission::AdmissionFiles;
 use crate::key_files::KeyFiles;
 use crate::limits::Limits;
+use crate::standing_orders::StandingOrders;
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,6 +89,7 @@ pub struct RequestHandler {
     admission: AdmissionFiles,
     events: Arc<Events>,
     limits: Arc<Limits>,
+    orders: Arc<StandingOrders>,
 }
 
 impl RequestHandler {
@@ -98,8 +100,9 @@ impl RequestHandler {
         (key_files, admission): (KeyFiles, AdmissionFiles),
         events: Arc<Events>,
         limits: Arc<Limits>,
+        orders: Arc<StandingOrders>,
     ) -> (Arc<Self>, Orders, Upgrades) {
-        let (leaves, orders) = Orders::channel();
+        let (leaves, leave_orders) = Orders::channel();
         let (upgrades, upgrade_orders) = mpsc::channel(1);
         let handler = Self {
             stage: watch::Sender::new(Stage::Starting),
@@ -111,8 +114,9 @@ impl RequestHandler {
             admission,
             events,
             limits,
+            orders,
         };
-        (Arc::new(handler), orders, upgrade_orders)
+        (Arc::new(handler), leave_orders, upgrade_orders)
     }
 
     /// Takes note of what the daemon does while it starts.
@@ -313,7 +317,9 @@ impl Daemon for RequestHandler {
     fn pin(&self, image: &str, release: bool) -> Reply {
         let pin = || {
             let running = self.running()?;
-            running.node.pin(running.choose(Some(image))?.id, !release);
+            let id = running.choose(Some(image))?.id;
+            running.node.pin(id, !release);
+            self.orders.pinned(id, !release);
             Ok(Reply::Done)
         };
         pin().unwrap_or_else(|reply: Reply| reply)
@@ -397,6 +403,7 @@ impl Daemon for RequestHandler {
                 Err(reply) => return reply,
             };
             let begins = super::leaving::drain(&running.node, &running.images, true).await;
+            self.orders.drained(true);
             if begins {
                 self.events.add(dashboard::now_ms(), "drain", "peers ask this node last");
             }
@@ -410,7 +417,9 @@ impl Daemon for RequestHandler {
                 Ok(running) => running,
                 Err(reply) => return reply,
             };
-            if super::leaving::drain(&running.node, &running.images, false).await {
+            let ends = super::leaving::drain(&running.node, &running.images, false).await;
+            self.orders.drained(false);
+            if ends {
                 self.events.add(dashboard::now_ms(), "drain", "peers ask this node again");
             }
             Reply::Done

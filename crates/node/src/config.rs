@@ -63,6 +63,9 @@ pub struct NodeConfig {
     pub join: Vec<ImageSelector>,
     /// The store size for each joined image.
     pub store: StoreSize,
+    /// Images that were added to an earlier process of this node: joined besides, as far as they
+    /// are still there.
+    pub added: Vec<AddedImage>,
     /// Most bytes in the stores of all joined images, except those kept from an earlier process;
     /// `None` if store sizes were configured.
     pub stores_max_bytes: Option<u64>,
@@ -190,6 +193,14 @@ pub struct ServeConfig {
     pub kept: Option<Arc<KeptTree>>,
 }
 
+impl ServeConfig {
+    /// The name that the image gets.
+    pub fn image_name(&self) -> String {
+        let file_name = || self.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.name.clone().or_else(file_name).unwrap_or_default()
+    }
+}
+
 /// A user's way to name an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageSelector {
@@ -252,6 +263,15 @@ impl fmt::Display for ImageSelector {
             Self::Pinned { name, id } => write!(f, "{name}={id}"),
         }
     }
+}
+
+/// An image that was added to an earlier process of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AddedImage {
+    /// Its id, mostly with its name on this node.
+    pub selector: ImageSelector,
+    /// The size of its store; without one, that of all joined images.
+    pub store: Option<StoreSize>,
 }
 
 /// The amount of an image that a node holds in memory, or on a disk.

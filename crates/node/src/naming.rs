@@ -123,7 +123,7 @@ impl Sure {
 
     /// True if `wanted` may mean it.
     fn is_meant(&self, wanted: &ImageSelector) -> bool {
-        // A name of one's own for an id needs a signature of that name, where signatures are wanted.
+        // Where signatures are wanted, a name that is pinned to an id has to be a signed one.
         let unsigned = |name: &str| wanted.is_pin() && self.signed.is_some() && !self.has_name(name);
         wanted.means(&self.offer.id, |name| self.has_name(name)) && !wanted.name().is_some_and(unsigned)
     }

@@ -97,6 +97,15 @@ pub struct NodeImage {
 /// Files that were hashed before their node was started.
 pub struct Publication(Vec<Published>);
 
+impl Publication {
+    /// The same without the files of which `is_dropped` says so, given the name of each.
+    #[must_use]
+    pub fn without(mut self, is_dropped: impl Fn(&str) -> bool) -> Self {
+        self.0.retain(|published| !is_dropped(published.origin.name()));
+        self
+    }
+}
+
 /// One running node. Dropping it ends it at once; [`Node::leave`] lets others take over first.
 pub struct Node {
     driver: Arc<Driver>,
@@ -207,7 +216,7 @@ impl Node {
     async fn take_part(&self, origins: Vec<Published>, events: &EventSink) -> Result<(), StartError> {
         let config = &self.config;
         let mut kept = KeptStores::take(config.keeper.clone(), self.disk.clone(), events).await;
-        let joins = config.serve.is_empty() || !config.join.is_empty();
+        let joins = config.serve.is_empty() || !config.join.is_empty() || !config.added.is_empty();
         let held = if joins { kept.known() } else { Vec::new() };
         let search = self.search(&config.join, &held);
         let patience = Patience::of(config.retry);
@@ -218,11 +227,13 @@ impl Node {
         if joins {
             let wanted = self.join_vouched(&held, &mut kept).await?;
             // Nothing wanted means the only image that there is.
-            if !wanted.is_empty() || (config.join.is_empty() && config.follow.is_empty()) {
+            let has_wishes = !config.join.is_empty() || !config.follow.is_empty() || !config.added.is_empty();
+            if !wanted.is_empty() || !has_wishes {
                 for chosen in self.search(wanted, &held).find(alone, patience).await? {
                     self.join(chosen, config.store, &mut kept).await?;
                 }
             }
+            self.join_added(alone, &held, &mut kept).await;
             self.join_tagged(&mut kept, config.store).await?;
         }
         kept.drop_rest();

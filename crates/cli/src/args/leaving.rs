@@ -11,7 +11,7 @@ Examples:
   vfield drain --undo                                   the machine stays after all
 
 A drained node serves what others ask for, and goes on reading. It is drained until --undo, or until
-its daemon ends. Clients of its own exports stay connected: the command names them.";
+a restart. Clients of its own exports stay connected: the command names them.";
 
 /// Options of `vfield drain`.
 #[derive(Debug, Args)]

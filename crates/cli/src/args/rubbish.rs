@@ -16,7 +16,7 @@ Examples:
   vfield pin prod-a00addb859dc              keep this version, though the tag has moved on
   vfield pin prod-a00addb859dc --release    not any more
 
-A pin holds until the daemon ends. The chunks of a pinned image stay in the field.";
+A pin holds until a restart. The chunks of a pinned image stay in the field.";
 
 /// Options of `vfield gc`.
 #[derive(Debug, Args)]

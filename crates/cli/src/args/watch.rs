@@ -17,7 +17,7 @@ Examples:
   vfield limit --up 500M,08:00-18:00=50M --down none
   vfield limit --image viver.squash --up 20M            of this image alone
 
-The change lasts until the daemon ends; --limit-up, --image-limit-up and so on are for each start.";
+The change lasts until a restart; --limit-up, --image-limit-up and so on are for each start.";
 
 pub(super) const TOP_KEYS: &str = "\
 Keys:

@@ -79,7 +79,7 @@ fn start(offer: Offer<'_>) -> Starting<'_> {
                 // Its file was removed, for example.
                 Some(Err(_)) | None => Server::bind(place, sources.clone())?,
             };
-            estate.keep_socket(&name, server.socket());
+            estate.keep_with_guard(&name, server.socket());
             Ok(server.with_tls(places.tls.clone()).with_access(access.to_vec()))
         };
         let bound: Result<Vec<Server>, BindError> = places.nbd.iter().enumerate().map(bind).collect();

@@ -4,8 +4,7 @@
 //! version can tell whether it understands the rest. A successor says so before the daemon hands
 //! over.
 
-use rustix::fs::{MemfdFlags, fstat, memfd_create};
-use rustix::io::{pread, pwrite, retry_on_intr};
+use crate::memory_file;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,25 +34,12 @@ impl State {
     pub fn write(&self) -> io::Result<OwnedFd> {
         let body = postcard::to_stdvec(self).map_err(io::Error::other)?;
         let bytes = [&VERSION.to_le_bytes()[..], &body].concat();
-        let file = memfd_create("vfield-state", MemfdFlags::CLOEXEC)?;
-        let mut done = 0;
-        while done < bytes.len() {
-            done += retry_on_intr(|| pwrite(&file, &bytes[done..], done as u64))?;
-        }
-        Ok(file)
+        memory_file::write("vfield-state", &bytes)
     }
 
     /// The inverse of [`State::write`]; `None` for anything else.
     pub fn read(file: &OwnedFd) -> Option<Self> {
-        let length = fstat(file).ok()?.st_size.cast_unsigned();
-        let mut bytes = vec![0; usize::try_from(length).ok().filter(|_| length <= BYTES_MAX)?];
-        let mut done = 0;
-        while done < bytes.len() {
-            match retry_on_intr(|| pread(file, &mut bytes[done..], done as u64)).ok()? {
-                0 => return None,
-                count => done += count,
-            }
-        }
+        let bytes = memory_file::read(file, BYTES_MAX)?;
         let (version, body) = bytes.split_first_chunk()?;
         (u32::from_le_bytes(*version) == VERSION).then(|| postcard::from_bytes(body).ok())?
     }
@@ -62,6 +48,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::pwrite;
 
     #[test]
     fn it_comes_back_and_another_version_is_none() {

@@ -16,8 +16,8 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use vfield_node::keeper::Keeper;
 
-/// Sockets, a mount, the events and a store for each image are a few dozen. A server hands over 128
-/// connections at most. Further files are not kept.
+/// Sockets, a mount, events and orders are a dozen, and others remember 256 images of a node. A
+/// server hands over 128 connections at most. Further files are not kept.
 const FILES_MAX: usize = 1024;
 /// What the names of files begin with that are of use to one daemon only, the next.
 pub const ONCE: &str = "once-";

@@ -69,12 +69,12 @@ fn a_tag_that_has_moved_does_not_keep_a_program_from_being_replaced() -> Outcome
     open.read_exact_at(&mut bytes, 0)?;
     assert!(bytes.starts_with(&std::fs::read(room.file("v2.img"))?), "an open file has other bytes");
 
-    // What an operator added is still unknown to the next program.
+    // A file that an operator added is open in this process alone.
     let added = room.file("added.img");
     image(&added, 9)?;
     run(node.ask_to(&["add"]).arg(&added))?;
     let refused = run(&mut node.ask("upgrade")).expect_err("it is refused").to_string();
-    assert!(refused.contains("images were added or dropped"), "{refused}");
+    assert!(refused.contains("added.img was added as a file, which cannot be handed over"), "{refused}");
     Ok(())
 }
 

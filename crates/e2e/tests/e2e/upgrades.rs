@@ -2,7 +2,7 @@
 //! of all kinds go on. A program that cannot take over changes nothing.
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use vfield_e2e::field::{Field, Plan};
 use vfield_e2e::program::example;
 use vfield_e2e::watch::Watch;
 use vfield_e2e::{Failed, Outcome};
-use vfield_lab::bytes::MIB;
+use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::{kill, run, signal};
 use vfield_lab::{Daemon, LabError, Vfield, client, wait_until};
@@ -200,6 +200,87 @@ fn a_mount_outlives_a_killed_daemon() -> Outcome {
     client::compare_all(host, &node, &field.image)?;
     node.leave(AGAIN)?;
     assert!(std::fs::read_dir(node.mount().expect("it was mounted"))?.next().is_none(), "nothing is mounted");
+    Ok(())
+}
+
+/// What people have told a daemon: names and room of its images, limits, and whether it is drained.
+fn ordered(node: &Daemon) -> Result<Value, LabError> {
+    let status = node.status()?;
+    let of = |image: &Value| json!([image["name"], image["id"], image["capacity_bytes"]]);
+    let mut images: Vec<Value> = status["images"].as_array().expect("images").iter().map(of).collect();
+    images.sort_unstable_by_key(Value::to_string);
+    let limits = &status["limits"];
+    let of_images = limits["images"].as_array().expect("limits").iter();
+    let of_images = of_images.map(|of| json!([of["image"], of["up"]["setting"], of["down"]["setting"]]));
+    let of_images: Vec<Value> = of_images.collect();
+    Ok(json!({
+        "images": images,
+        "limits": [limits["up"]["setting"], limits["down"]["setting"], of_images],
+        "drained": status["draining"],
+    }))
+}
+
+/// Settings say how a daemon starts. What people told it since then holds for the next program, and
+/// for the next process after a crash.
+#[test]
+fn orders_hold_for_the_next_program_and_after_a_crash() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    // It has joined without naming an image, since there was only one.
+    let (field, mut node, _own) = guarded(&[])?;
+    let order = |daemon: &Daemon, words: &[&str]| run(&mut daemon.ask_to(words));
+    let names = ["layer-0.img", "layer-1.img", "layer-2.img"];
+    let files = names.iter().zip(20..).map(|(name, seed)| random_file(&field.lab.dir().join(name), MIB, seed));
+    let files: Vec<PathBuf> = files.collect::<Result<_, _>>()?;
+    for (name, file) in names.iter().zip(&files) {
+        order(&field.origin, &["add", file.to_str().expect("a path")])?;
+        order(&node, &["add", name, "--store", "50%"])?;
+    }
+    order(&node, &["drop", names[2]])?;
+    order(&node, &["drop", "disk.img"])?;
+    order(&node, &["limit", "--up", "500M,08:00-18:00=400M"])?;
+    order(&node, &["limit", "--image", names[0], "--down", "300M"])?;
+    let before = ordered(&node)?;
+    assert_eq!(before["images"].as_array().map(Vec::len), Some(2), "{before:#}");
+    assert_eq!(before["limits"][2], json!([[names[0], "none", "300M"]]), "{before:#}");
+
+    // The first image is the one that a client gets who names none.
+    let mounted = node.mount().expect("it is mounted").join(names[1]);
+    let fuse = Watch::named("fuse", field.host(0), &node, &mounted, &[], &files[1])?;
+    let readers = [Watch::nbd(field.host(0), &node, &files[0])?, fuse];
+    go_on(&readers)?;
+    order(&node, &["upgrade"])?;
+    assert_eq!(ordered(&node)?, before);
+    judge(readers, &node)?;
+
+    // A program that was handed its orders hands them on.
+    order(&node, &["drain"])?;
+    let before = ordered(&node)?;
+    assert_eq!(before["drained"], true);
+    for _ in 0..2 {
+        let process = pid(&node)?;
+        kill(process as u32);
+        wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != process))?;
+        assert_eq!(ordered(&node)?, before);
+    }
+    // A crash has cut clients off. They come back though the node is drained.
+    for (name, file) in names.iter().zip(&files).take(2) {
+        client::compare_nbd(field.host(0), &node.uri(name), file)?;
+    }
+    order(&node, &["upgrade"])?;
+    let turned_away = run(field.host(0).command("nbdinfo").arg(node.uri(names[0])));
+    assert!(turned_away.is_err() && ordered(&node)? == before, "a drained node takes no new clients");
+    order(&node, &["drain", "--undo"])?;
+    client::compare_nbd(field.host(0), &node.uri(names[0]), &files[0])?;
+
+    // Only the process that was given a file has it open.
+    order(&node, &["add", files[2].to_str().expect("a path")])?;
+    let refused = order(&node, &["upgrade"]).expect_err("it has no successor").to_string();
+    assert!(refused.contains("layer-2.img was added as a file, which cannot be handed over"), "{refused}");
+    order(&node, &["drop", names[2]])?;
+    order(&node, &["upgrade"])?;
+    node.leave(AGAIN)?;
     Ok(())
 }
 

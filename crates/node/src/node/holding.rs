@@ -7,7 +7,7 @@ use super::publishing::{Published, publish_one};
 use super::{Node, NodeImage, StartError, lock};
 use crate::apart;
 use crate::changed;
-use crate::config::{ImageSelector, ServeConfig, StoreSize};
+use crate::config::{AddedImage, ImageSelector, ServeConfig, StoreSize};
 use crate::driver::Driver;
 use crate::entry::Patience;
 use crate::event::Event;
@@ -56,7 +56,9 @@ impl Node {
     /// If no member has it, or if it or its name is here already.
     pub async fn add_image(&self, wanted: ImageSelector, store: Option<StoreSize>) -> Result<NodeImage, StartError> {
         let _one_at_a_time = self.adding.lock().await;
-        if let Some(held) = self.images().into_iter().find(|held| is_meant(&wanted, held)) {
+        if let Some(held) =
+            self.images().into_iter().find(|held| wanted.means(&held.id, |name| held.source.names().contains(&name)))
+        {
             return Err(has_it(&held));
         }
         let wanted = [wanted];
@@ -69,6 +71,38 @@ impl Node {
         self.join(chosen, store.unwrap_or(self.config.store), &mut self.none_kept()).await?;
         self.spawn(report_fills(Arc::clone(&self.driver)));
         self.held(id)
+    }
+
+    /// Joins the images that were added to an earlier process of this node. A store that it left
+    /// vouches for its image, unless signatures are needed: that process had found it, and each
+    /// chunk is verified again. An image that nobody has any more is missed, and nothing else.
+    pub(super) async fn join_added(&self, alone: bool, held: &[Known], kept: &mut KeptStores) {
+        for AddedImage { selector, store } in &self.config.added {
+            let search = self.search(std::slice::from_ref(selector), held);
+            let left = if self.config.trusted.is_none() { search.held_here().ok() } else { None };
+            let found = match left {
+                Some(left) => Ok(left),
+                None => search.find(alone, Patience::of(Some(Duration::ZERO))).await,
+            };
+            let joined = match found {
+                Ok(found) => self.join_again(found, store.unwrap_or(self.config.store), kept).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = joined {
+                self.driver.warn(format!("{selector}, which was added, does not come back: {error}"));
+            }
+        }
+    }
+
+    async fn join_again(&self, found: Vec<Chosen>, store: StoreSize, kept: &mut KeptStores) -> Result<(), StartError> {
+        for chosen in found {
+            // The settings may name it by now.
+            if self.held(chosen.known.id).is_err() {
+                self.check_new(chosen.known.id, &chosen.here)?;
+                self.join(chosen, store, kept).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Serves one more file.
@@ -319,17 +353,6 @@ async fn end(driver: Arc<Driver>, dropped: Arc<LocalImage>) {
         }
     };
     apart::run(end).await;
-}
-
-/// True if `wanted` means an image that is here.
-fn is_meant(wanted: &ImageSelector, held: &NodeImage) -> bool {
-    match wanted {
-        ImageSelector::Id(id) => held.id == *id,
-        ImageSelector::Pinned { id, .. } => id.matches(&held.id),
-        ImageSelector::Name(name) => {
-            held.source.names().contains(&name.as_str()) || wanted.digits().is_some_and(|id| id.matches(&held.id))
-        }
-    }
 }
 
 fn text(held: &NodeImage) -> String {

@@ -64,8 +64,7 @@ pub(super) async fn publish_one(
 ) -> Result<Published, StartError> {
     let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
     let proofs = serve.proof.iter().cloned().collect();
-    let file_name = || serve.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let image = serve.name.clone().or_else(file_name).unwrap_or_default();
+    let image = serve.image_name();
     let reports = Reports { events: Arc::clone(events), image, last: Mutex::new(Instant::now()), percent };
     let origin = match serve.object.clone() {
         Some(object) => {
