@@ -90,6 +90,7 @@ impl Ground {
         Line.say(&Word::Ready, None);
         let taken = tokio::task::spawn_blocking(move || Self::take(&mut plan).map(|ground| (plan, ground))).await;
         let (mut plan, ground) = taken.map_err(|error| Failure::failed(format!("taking over: {error}")))??;
+        // With the limits that were ordered.
         (plan.node.limits, plan.node.image_limits) = plan.limits.rates_at(minute_of_day());
         let is_served = |name: &String| plan.node.serve.iter().any(|file| file.image_name() == *name);
         names.retain(|name| !is_served(name));

@@ -18,7 +18,7 @@ use crate::values::image::ImageName;
 use crate::values::store::Store;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vfield_console::failure::plain;
 use vfield_core::image::{IdDigits, ImageId};
 use vfield_node::Node;
@@ -96,7 +96,7 @@ impl StandingOrders {
     /// come are mostly old ones, and cannot be told from new ones.
     pub async fn follow(&self, node: &Node, images: &Images, crashed: bool) {
         let (pinned, drained) = {
-            let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = self.all();
             (all.pinned.clone(), all.drained)
         };
         for id in pinned.iter().filter_map(|id| id.parse().ok()) {
@@ -111,8 +111,7 @@ impl StandingOrders {
 
     /// The names of a file that was added, if there is one: only this process has it open.
     pub fn added_file(&self) -> Option<String> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.files.first().map(|file| file.names.join(", "))
+        self.all().files.first().map(|file| file.names.join(", "))
     }
 
     /// This image was the field's only one when the daemon joined without naming any.
@@ -177,8 +176,12 @@ impl StandingOrders {
         self.change(|all| all.drained = drained);
     }
 
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn change(&self, change: impl FnOnce(&mut All)) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all();
         let before = all.clone();
         change(&mut all);
         if *all == before || !self.estate.keeps_sockets() {
@@ -201,10 +204,10 @@ impl All {
             node.join.extend(self.only.as_ref().and_then(Image::selector));
         }
         node.added = self.added.iter().filter_map(Added::image).collect();
-        let is_dropped = |selector: &ImageSelector| self.dropped.iter().any(|image| image.is_meant_by(selector));
+        let dropped = |is: &dyn Fn(&Image) -> bool| self.dropped.iter().any(is);
         let (mut join, mut serve) = (node.join.clone(), node.serve.clone());
-        join.retain(|selector| !is_dropped(selector));
-        serve.retain(|file| !is_dropped(&ImageSelector::Name(file.image_name())));
+        join.retain(|selector| !dropped(&|image| image.is_meant_by(selector)));
+        serve.retain(|file| !dropped(&|image| image.names.contains(&file.image_name())));
         // A daemon has an image at least.
         if !(join.is_empty() && serve.is_empty() && node.follow.is_empty() && node.added.is_empty()) {
             (node.join, node.serve) = (join, serve);
