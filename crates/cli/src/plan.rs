@@ -317,6 +317,7 @@ fn node(
         admission: None,
         trusted: None,
         added: Vec::new(),
+        added_files: Vec::new(),
         follow: Vec::new(),
         joins_version: false,
         tags: Vec::new(),

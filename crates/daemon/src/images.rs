@@ -4,6 +4,8 @@
 //! Owns the exports from their start to their end. Invariant: an added image can be read before it
 //! is exported; a dropped image has no users, unless forced, before the node gives it up.
 
+mod files;
+
 use super::exports::Exports;
 use super::leaving::{SHOWN_WITHIN, is_alone};
 use super::looks::{Look, Looks};
@@ -11,32 +13,26 @@ use super::overlays::Overlays;
 use super::start_error;
 use crate::rollback;
 use crate::standing_orders::StandingOrders;
-use crate::values::image::{ImageName, Wanted};
+use crate::values::image::Wanted;
 use crate::values::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::future::Future;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vfield_block::source::BlockSource;
 use vfield_console::failure::{BadValue, Failure};
 use vfield_console::log::{Console, EVENTS};
-use vfield_control::message::{Reply, Serve};
+use vfield_control::message::Reply;
 use vfield_control::offer::ExportStatus;
 use vfield_control::selection;
 use vfield_control::server::Lent;
 use vfield_control::shares::sole_text;
-use vfield_core::chunk::ChunkSize;
 use vfield_core::image::ImageId;
 use vfield_core::tag::{TagName, Version};
 use vfield_export::nbd::Handed;
 use vfield_node::Node;
-use vfield_node::config::{ChunkSizing, ServeConfig};
 use vfield_node::node::{NodeImage, StartError, no_image};
-use vfield_node::origin::kept_tree::KeptTree;
 
 /// Loop devices let go of a file, and the kernel says that it was closed, a moment after its last
 /// user is gone.
@@ -108,10 +104,10 @@ impl Images {
         if !self.overlays.are_none() {
             return Err(Reply::refused("changes in an overlay cannot be handed over", hint));
         }
-        // Only this process has it open.
-        if let Some(file) = self.orders.added_file() {
-            let fact = format!("{file} was added as a file, which cannot be handed over");
-            return Err(Reply::refused(fact, "serve it from the start, or drop it with `vfield drop`"));
+        if let Some(file) = self.orders.file_that_stays(&self.node) {
+            let why = "it was written to, or that could go unnoticed";
+            let fact = format!("{file} was added as a file that cannot be handed over: {why}");
+            return Err(Reply::refused(fact, "drop it with `vfield drop`, or serve it from the start"));
         }
         match &*self.exports.lock().await {
             None => Err(leaving()),
@@ -270,44 +266,6 @@ impl Images {
         if self.node.may_discard(id) {
             self.remove(exports, &image, "rubbish").await;
         }
-    }
-
-    /// Serves one more file, which a client has opened, with its `hashes` if an earlier start of a
-    /// daemon has kept them.
-    pub async fn add_file(self: &Arc<Self>, file: File, hashes: Option<File>, serve: Serve) -> Reply {
-        let Serve { path, name, chunk_bytes, proof } = serve;
-        let chunk_size = u32::try_from(chunk_bytes).ok().and_then(|bytes| ChunkSize::new(bytes).ok());
-        let (Some(chunk_size), Ok(ImageName(name))) = (chunk_size, name.parse()) else {
-            return Reply::refused("no such image can be", "use the vfield program of the daemon's version");
-        };
-        if let Err(refusal) = self.may_add().await {
-            return refusal;
-        }
-        let (path, object, name) = (PathBuf::from(path), None, Some(name));
-        let file: Arc<OwnedFd> = Arc::new(file.into());
-        let kept = match hashes {
-            Some(hashes) => self.kept(hashes, Arc::clone(&file), path.clone(), chunk_size).await,
-            None => None,
-        };
-        let chunk_size = ChunkSizing::Of(chunk_size);
-        let serve = ServeConfig { path, object, file: Some(file), name, chunk_size, proof, kept };
-        let added = self.node.add_file(serve).await;
-        let images = Arc::clone(self);
-        to_its_end(async move { images.export(added, StandingOrders::added_as_file).await }).await
-    }
-
-    /// The hashes that came with a file, if they are its hashes.
-    async fn kept(
-        &self,
-        hashes: File,
-        file: Arc<OwnedFd>,
-        path: PathBuf,
-        chunk_size: ChunkSize,
-    ) -> Option<Arc<KeptTree>> {
-        let judging = tokio::task::spawn_blocking(move || KeptTree::handed(&file, hashes, &path, chunk_size));
-        let (kept, remark) = judging.await.unwrap_or_default();
-        remark.iter().for_each(|remark| self.console.warn(remark));
-        kept.map(Arc::new)
     }
 
     /// Overlays are made before a daemon gives up the right to do so.

@@ -105,7 +105,8 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
             return Err(Failure::failed(fact).hint("end the daemon with `vfield leave`, and start the new program"));
         }
     };
-    plan.warnings.iter().for_each(|warning| console.warn(warning));
+    let warn = |plan: &mut Plan| plan.warnings.drain(..).for_each(|warning| console.warn(&warning));
+    warn(&mut plan);
     if let Some(most) = take_descriptors().filter(|most| *most < DESCRIPTORS_MIN) {
         return Err(Failure::failed(format!("a process may have {most} open files here"))
             .hint(format!("a daemon needs {DESCRIPTORS_MIN} at least: raise the hard limit (ulimit -Hn)")));
@@ -127,7 +128,8 @@ pub fn run(mut plan: Plan, console: Console) -> Result<(), Failure> {
         let (plan, ground, publication) = match ground {
             Some(ground) => (plan, ground, None),
             None => {
-                let (plan, ground, publication) = Ground::succeed(plan, &reporter).await?;
+                let (mut plan, ground, publication) = Ground::succeed(plan, &reporter).await?;
+                warn(&mut plan);
                 (plan, ground, Some(publication))
             }
         };
@@ -195,7 +197,7 @@ async fn live(
 
     let serving = !plan.node.serve.is_empty();
     let follow = plan.node.follow.clone();
-    let names_no_image = !serving && plan.node.join.is_empty() && follow.is_empty();
+    let names_no_image = !plan.node.names_images();
     let (hashing, arrived) = (Arc::clone(&handler), Arc::clone(&remembered));
     let events = reporter.sink(move |event| {
         hashing.hear(event);

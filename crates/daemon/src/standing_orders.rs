@@ -9,6 +9,8 @@
 //! Invariant: an order that cannot be followed any more keeps no daemon from starting. Whoever
 //! starts the guard itself again goes by the settings alone.
 
+pub mod left_file;
+
 use crate::estate::{Estate, ORDERS};
 use crate::images::Images;
 use crate::leaving;
@@ -16,6 +18,7 @@ use crate::memory_file;
 use crate::plan::Plan;
 use crate::values::image::ImageName;
 use crate::values::store::Store;
+use left_file::{LeftFile, ToLeave};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,8 +48,7 @@ struct All {
     added: Vec<Added>,
     /// Images of the settings that are not to come back.
     dropped: Vec<Image>,
-    /// Files that were added. Only the daemon that was given one has it open.
-    files: Vec<Image>,
+    files: Vec<AddedFile>,
     /// The ids of images.
     pinned: Vec<String>,
     limits: Vec<Limited>,
@@ -69,6 +71,16 @@ struct Added {
     store: Option<String>,
 }
 
+/// A file that was added.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct AddedFile {
+    #[serde(flatten)]
+    image: Image,
+    /// `None` if only the process to which it was added can serve it.
+    left: Option<LeftFile>,
+}
+
 /// Limits of an image, or of the node; a direction that nobody has changed is not there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -88,8 +100,15 @@ impl StandingOrders {
                 None => tracing::warn!("the orders of the daemon before cannot be read, and are not followed"),
             }
         }
-        all.apply(plan);
-        Arc::new(Self { estate: Arc::clone(estate), all: Mutex::new(all) })
+        let before = all.clone();
+        all.apply(plan, estate);
+        let orders = Self { estate: Arc::clone(estate), all: Mutex::default() };
+        // A file that is lost is said to be so once.
+        if all != before {
+            orders.keep(&all);
+        }
+        *orders.all() = all;
+        Arc::new(orders)
     }
 
     /// Follows those that need a node. A drained one takes no new clients: after a crash those that
@@ -109,9 +128,16 @@ impl StandingOrders {
         }
     }
 
-    /// The names of a file that was added, if there is one: only this process has it open.
-    pub fn added_file(&self) -> Option<String> {
-        self.all().files.first().map(|file| file.names.join(", "))
+    /// True if there can be a next process, which knows of them.
+    pub fn outlive_this_process(&self) -> bool {
+        self.estate.keeps_sockets()
+    }
+
+    /// The names of a file that was added and that only this process can serve, if there is one.
+    pub fn file_that_stays(&self, node: &Node) -> Option<String> {
+        let all = self.all();
+        let goes = |file: &&AddedFile| file.left.is_some() && file.image.id.parse().is_ok_and(|id| node.may_leave(id));
+        all.files.iter().find(|file| !goes(file)).map(|file| file.image.names.join(", "))
     }
 
     /// This image was the field's only one when the daemon joined without naming any.
@@ -124,12 +150,15 @@ impl StandingOrders {
         self.change(|all| all.added.push(Added { image: Image::of(image), store }));
     }
 
-    /// A file was added. What the settings serve under its name may come back again.
-    pub fn added_as_file(&self, image: &NodeImage) {
-        let file = Image::of(image);
+    /// A file was added, and is left to the next process, or cannot be.
+    pub fn added_as_file(&self, image: &NodeImage, left: Option<ToLeave>) {
+        let image = Image::of(image);
+        let left = left.map(|left| left.leave(&self.estate, &image.id));
         self.change(|all| {
-            all.dropped.retain(|dropped| !dropped.names.iter().any(|name| file.names.contains(name)));
-            all.files.push(file);
+            if left.is_none() {
+                all.let_back(&image);
+            }
+            all.files.push(AddedFile { image, left });
         });
     }
 
@@ -137,16 +166,20 @@ impl StandingOrders {
     /// go by the tag.
     pub fn dropped(&self, image: &NodeImage, asked: bool) {
         let image = Image::of(image);
+        let id = image.id.clone();
         self.change(|all| {
             let before = all.added.len() + all.files.len();
             all.added.retain(|added| added.image.id != image.id);
-            all.files.retain(|file| file.id != image.id);
+            all.files.retain(|file| file.image.id != image.id);
             all.pinned.retain(|id| *id != image.id);
             let was_added = all.added.len() + all.files.len() < before;
             if asked && !was_added && !all.dropped.iter().any(|dropped| dropped.id == image.id) {
                 all.dropped.push(image);
             }
         });
+        if self.outlive_this_process() {
+            left_file::forget(&self.estate, &id);
+        }
     }
 
     /// An image was pinned, or released.
@@ -184,10 +217,17 @@ impl StandingOrders {
         let mut all = self.all();
         let before = all.clone();
         change(&mut all);
-        if *all == before || !self.estate.keeps_sockets() {
+        if *all != before {
+            self.keep(&all);
+        }
+    }
+
+    /// Leaves them to the next process, if there can be one.
+    fn keep(&self, all: &All) {
+        if !self.outlive_this_process() {
             return;
         }
-        let bytes = serde_json::to_vec(&*all).expect("lists of texts");
+        let bytes = serde_json::to_vec(all).expect("lists of texts");
         match memory_file::write("vfield-orders", &bytes) {
             Ok(file) => self.estate.keep_with_guard(ORDERS, file.as_fd()),
             Err(error) => tracing::warn!("the next process will not know of this order: {}", plain(&error)),
@@ -198,7 +238,8 @@ impl StandingOrders {
 impl All {
     /// Completes a plan. The orders come from an earlier process, which may have been anybody's, so
     /// those that make no sense are skipped.
-    fn apply(&mut self, plan: &mut Plan) {
+    fn apply(&mut self, plan: &mut Plan, estate: &Estate) {
+        let lost = self.take_files(plan, estate);
         let node = &mut plan.node;
         if node.serve.is_empty() && node.join.is_empty() && node.follow.is_empty() {
             node.join.extend(self.only.as_ref().and_then(Image::selector));
@@ -209,12 +250,13 @@ impl All {
         join.retain(|selector| !dropped(&|image| image.is_meant_by(selector)));
         serve.retain(|file| !dropped(&|image| image.names.contains(&file.image_name())));
         // A daemon has an image at least.
-        if !(join.is_empty() && serve.is_empty() && node.follow.is_empty() && node.added.is_empty()) {
+        let others = !(node.follow.is_empty() && node.added.is_empty() && node.added_files.is_empty());
+        if others || !(join.is_empty() && serve.is_empty()) {
             (node.join, node.serve) = (join, serve);
         }
-        for file in std::mem::take(&mut self.files) {
-            if !node.serve.iter().any(|served| file.names.contains(&served.image_name())) {
-                let names = file.names.join(", ");
+        for Image { names, .. } in lost {
+            if !node.serve.iter().any(|served| names.contains(&served.image_name())) {
+                let names = names.join(", ");
                 plan.warnings.push(format!("{names} is not served any more: only `vfield add FILE` brings it back"));
             }
         }
@@ -227,6 +269,29 @@ impl All {
             both.up = parse(up).unwrap_or_else(|| both.up.clone());
             both.down = parse(down).unwrap_or_else(|| both.down.clone());
         }
+    }
+
+    /// Has the plan serve the files that were left; those that it cannot.
+    fn take_files(&mut self, plan: &mut Plan, estate: &Estate) -> Vec<Image> {
+        let mut lost = Vec::new();
+        for file in std::mem::take(&mut self.files) {
+            let AddedFile { image: Image { id, names }, left } = &file;
+            let taken = left.as_ref().zip(names.first()).and_then(|(left, name)| left.take(estate, id, name));
+            if let Some(taken) = taken {
+                plan.node.added_files.push(taken);
+                self.files.push(file);
+            } else {
+                left_file::forget(estate, id);
+                self.let_back(&file.image);
+                lost.push(file.image);
+            }
+        }
+        lost
+    }
+
+    /// What the settings have under the names of this image may come back again.
+    fn let_back(&mut self, image: &Image) {
+        self.dropped.retain(|dropped| !dropped.names.iter().any(|name| image.names.contains(name)));
     }
 }
 
@@ -285,6 +350,12 @@ mod tests {
         assert_eq!(read(r#"{"drained": true, "added": [{"later": 7}], "later": []}"#), Some(known.clone()));
         assert_eq!(read(&serde_json::to_string(&known).unwrap()), Some(known));
         assert_eq!(read("{}"), Some(All::default()));
+        let file = AddedFile { image: image("a", &["root"]), left: Some(LeftFile::default()) };
+        let with_file = All { files: vec![file], ..All::default() };
+        assert_eq!(read(&serde_json::to_string(&with_file).unwrap()), Some(with_file));
+        // As it was when no file was left.
+        let all = read(r#"{"files": [{"id": "a", "names": ["root"]}]}"#).unwrap();
+        assert_eq!((&all.files[0].image.names[..], &all.files[0].left), (&["root".to_owned()][..], &None));
         for text in ["", "[1]", r#"{"drained": "yes"}"#, r#"{"added": {}}"#] {
             assert_eq!(read(text), None, "{text}");
         }

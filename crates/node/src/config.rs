@@ -66,6 +66,9 @@ pub struct NodeConfig {
     /// Images that were added to an earlier process of this node: joined besides, as far as they
     /// are still there.
     pub added: Vec<AddedImage>,
+    /// Files that were added to an earlier process of this node, which has left them open: served
+    /// besides, as far as that goes.
+    pub added_files: Vec<ServeConfig>,
     /// Most bytes in the stores of all joined images, except those kept from an earlier process;
     /// `None` if store sizes were configured.
     pub stores_max_bytes: Option<u64>,
@@ -117,6 +120,13 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
+    /// True if it says which images a node is to have: those that it serves or joins. Else the node
+    /// joins the field's only image.
+    pub const fn names_images(&self) -> bool {
+        let serves = !self.serve.is_empty() || !self.added_files.is_empty();
+        serves || !self.join.is_empty() || !self.follow.is_empty() || !self.added.is_empty()
+    }
+
     /// True for a node that listens here if its announced address was not configured.
     pub(crate) const fn guesses(&self, listening: SocketAddr) -> bool {
         !self.advertised && listening.ip().is_unspecified()

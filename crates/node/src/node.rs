@@ -224,11 +224,11 @@ impl Node {
         for published in origins {
             self.serve(published, &search).await?;
         }
+        self.serve_added().await;
         if joins {
             let wanted = self.join_vouched(&held, &mut kept).await?;
             // Nothing wanted means the only image that there is.
-            let has_wishes = !config.join.is_empty() || !config.follow.is_empty() || !config.added.is_empty();
-            if !wanted.is_empty() || !has_wishes {
+            if !wanted.is_empty() || !config.names_images() {
                 for chosen in self.search(wanted, &held).find(alone, patience).await? {
                     self.join(chosen, config.store, &mut kept).await?;
                 }

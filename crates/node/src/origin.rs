@@ -264,6 +264,12 @@ impl Origin {
         self.comparison.as_ref().map(|comparison| comparison.path().as_path())
     }
 
+    /// True if nothing has written to the file since it was published, as its stamp tells. False if
+    /// it has none.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.stamp.is_some() && self.file.stamp() == self.stamp
+    }
+
     /// True once each chunk was compared with its hash since this start.
     pub fn is_compared(&self) -> bool {
         self.comparison.as_ref().is_none_or(Comparison::is_done)

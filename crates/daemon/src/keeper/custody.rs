@@ -16,8 +16,9 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use vfield_node::keeper::Keeper;
 
-/// Sockets, a mount, events and orders are a dozen, and others remember 256 images of a node. A
-/// server hands over 128 connections at most. Further files are not kept.
+/// Sockets, a mount, events and orders are a dozen. Others remember 256 images of a node, and each
+/// has a store, or a file that was added and its hashes. A server hands over 128 connections at
+/// most. Further files are not kept.
 const FILES_MAX: usize = 1024;
 /// What the names of files begin with that are of use to one daemon only, the next.
 pub const ONCE: &str = "once-";

@@ -3,7 +3,8 @@
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -273,13 +274,86 @@ fn orders_hold_for_the_next_program_and_after_a_crash() -> Outcome {
     assert!(turned_away.is_err() && ordered(&node)? == before, "a drained node takes no new clients");
     order(&node, &["drain", "--undo"])?;
     client::compare_nbd(field.host(0), &node.uri(names[0]), &files[0])?;
+    node.leave(AGAIN)?;
+    Ok(())
+}
 
-    // Only the process that was given a file has it open.
-    order(&node, &["add", files[2].to_str().expect("a path")])?;
-    let refused = order(&node, &["upgrade"]).expect_err("it has no successor").to_string();
-    assert!(refused.contains("layer-2.img was added as a file, which cannot be handed over"), "{refused}");
-    order(&node, &["drop", names[2]])?;
-    order(&node, &["upgrade"])?;
+/// The next version of an image is a file that is added, and the version before is dropped. An
+/// upgrade or a crash changes nothing about that, as long as nobody has written to the file.
+#[test]
+fn an_added_file_is_left_to_the_next_process() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let field = Field::start(Plan { image_bytes: IMAGE, spare_hosts: 1, ..Plan::default() })?;
+    let file = |name: &str, seed| random_file(&field.lab.dir().join(name), IMAGE, seed);
+    let (first, next, other) = (file("first.img", 20)?, file("next.img", 21)?, file("other.img", 22)?);
+    let start = field.vfield.serve(field.host(0), &[&first]).name("second").args(&["--guard"]).mounted(true);
+    let mut node = start.ready()?;
+    let guard = node.process().pid();
+    let is_left = |file: &Path| -> Result<bool, LabError> {
+        let open = PathBuf::from(format!("/proc/{guard}/fd"));
+        let mut open = std::fs::read_dir(&open).map_err(LabError::at(&open))?.flatten();
+        Ok(open.any(|open| std::fs::read_link(open.path()).is_ok_and(|open| open == file)))
+    };
+    let order = |words: &[&str]| run(&mut node.ask_to(words));
+    let add = |file: &Path| run(node.ask_to(&["add"]).arg(file));
+    for file in [&next, &other] {
+        add(file)?;
+        assert!(is_left(file)?);
+    }
+    order(&["drop", "--force", "first.img"])?;
+    order(&["drop", "--force", "other.img"])?;
+    // Else its lease would keep writers out.
+    assert!(!is_left(&other)?);
+    let id = node.status()?["images"][0]["id"].clone();
+    let reader =
+        Watch::named("fuse", field.host(0), &node, &node.mount().expect("a mount").join("next.img"), &[], &next)?;
+    for is_killed in [false, true, false] {
+        reader.goes_on()?;
+        let process = pid(&node)?;
+        if is_killed {
+            kill(process as u32);
+            wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != process))?;
+        } else {
+            order(&["upgrade"])?;
+        }
+        let status = node.status()?;
+        assert_eq!(status["images"].as_array().map(Vec::len), Some(1), "{status:#}");
+        assert_eq!(status["images"][0]["id"], id, "{status:#}");
+        client::compare_nbd(field.host(0), &node.uri("next.img"), &next)?;
+        // Compared with its hashes, and writers are kept out.
+        node.wait_status("the file is intact", AGAIN, |status| status["images"][0]["source"]["state"] == "intact")?;
+    }
+    judge([reader], &node)?;
+
+    // A writer that comes while no daemon is there waits for the next one, and no longer. What it
+    // has written to is another file, so the settings hold again.
+    signal(guard, Signal::STOP);
+    kill(pid(&node)? as u32);
+    let (path, inode) = (next.clone(), std::fs::metadata(&next)?.ino());
+    let writer = std::thread::spawn(move || std::fs::OpenOptions::new().append(true).open(path)?.write_all(b"more"));
+    let waits = |line: &str| line.contains("BREAKING") && line.contains(&format!(":{inode} "));
+    let is_waiting = || std::fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.lines().any(&waits));
+    wait_until("the writer waits", AGAIN, is_waiting)?;
+    signal(guard, Signal::CONT);
+    wait_until("the writer is let in", AGAIN, || writer.is_finished())?;
+    writer.join().expect("no panic")?;
+    let refused = order(&["upgrade"]).expect_err("it is refused").to_string();
+    assert!(
+        refused.contains("next.img was added as a file that cannot be handed over: it was written to"),
+        "{refused}"
+    );
+    let process = pid(&node)?;
+    kill(process as u32);
+    wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != process))?;
+    let status = node.status()?;
+    assert_eq!(status["images"].as_array().map(Vec::len), Some(1), "{status:#}");
+    assert_eq!(status["images"][0]["name"], "first.img", "{status:#}");
+    let log = node.process().log();
+    assert!(log.contains("next.img is not served any more"), "{log}");
+    assert!(!is_left(&next)?);
+    client::compare_nbd(field.host(0), &node.uri("first.img"), &first)?;
     node.leave(AGAIN)?;
     Ok(())
 }

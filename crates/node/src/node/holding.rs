@@ -17,11 +17,14 @@ use crate::learned;
 use crate::mending;
 use crate::naming::{Chosen, Known, Search};
 use crate::object_origin::entrusting;
+use crate::origin::{Origin, kept_tree};
 use crate::proofs;
 use crate::reader::ImageReader;
+use crate::source::Source;
 use crate::store::found::Found;
 use crate::store::{Store, StoreError};
 use crate::survey;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,6 +121,41 @@ impl Node {
         self.check_new(id, &published.names)?;
         self.serve(published, &self.search(&[], &[])).await?;
         self.held(id)
+    }
+
+    /// Serves the files that were added to an earlier process of this node. If a file cannot be
+    /// served it is missed, and nothing else.
+    pub(super) async fn serve_added(&self) {
+        for serve in &self.config.added_files {
+            if let Err(error) = self.add_file(serve.clone()).await {
+                self.driver.warn(format!("{}, which was added, does not come back: {error}", serve.image_name()));
+            }
+        }
+    }
+
+    /// Writes the hashes of an image that this node serves, for
+    /// [`KeptTree::left`](crate::origin::kept_tree::KeptTree::left). False if that would not take
+    /// them, as [`Node::may_leave`] says. Blocks.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn write_tree(&self, id: ImageId, to: &mut impl Write) -> io::Result<bool> {
+        let of_origin = self.with_origin(id, |origin| origin.is_untouched().then(|| kept_tree::write(origin, to)));
+        of_origin.flatten().transpose().map(|written| written.is_some())
+    }
+
+    /// True if another process can serve the file of this image with the hashes of this one: it can
+    /// be seen that nothing has written to the file since.
+    pub fn may_leave(&self, id: ImageId) -> bool {
+        self.with_origin(id, Origin::is_untouched).unwrap_or(false)
+    }
+
+    /// Looks at the file of an image, if this node serves it from one.
+    fn with_origin<T>(&self, id: ImageId, look: impl FnOnce(&Origin) -> T) -> Option<T> {
+        match self.driver.image(id)?.source() {
+            Some(Source::File(origin)) => Some(look(origin)),
+            Some(Source::Object(_)) | None => None,
+        }
     }
 
     /// Leaves an image: others stop asking for it, its readers get errors, and its memory is freed

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, Metadata};
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Seek as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,8 @@ const SUFFIX: &str = ".vfh";
 /// Most trees in a cache directory; the oldest go first. A daemon serves a few images, and each of
 /// them has a few versions.
 const CACHED_MAX: usize = 64;
+/// The place of a tree that an earlier process has left, in words.
+const LEFT: &str = "the memory of the process before";
 /// A file server's clock may be a little ahead of this machine's.
 const TICK: Duration = Duration::from_secs(2);
 
@@ -171,6 +173,21 @@ impl KeptTree {
         }
     }
 
+    /// The tree in a memory file of an earlier process, which has left its file too: that at
+    /// `path`, which is not looked at. `None` if it is not the tree of this very file as it is.
+    /// Reads up to 0.05 % of the file's length, and hashes that on the calling thread.
+    pub fn left(file: &Arc<OwnedFd>, tree: OwnedFd, path: &Path, chunk_size: ChunkSize) -> Option<Self> {
+        let source = SourceFile::opened(Arc::clone(file), path).ok()?;
+        let (stamp, about) = (source.stamp()?, File::from(file.try_clone().ok()?).metadata().ok()?);
+        let mut tree = File::from(tree);
+        // It was written through the same open file.
+        tree.rewind().ok()?;
+        match read(Path::new(LEFT), tree, true, stamp, chunk_size, &about) {
+            Look::Good(found) => Some(Self { found: Mutex::new(Some(*found)), ..Self::default() }),
+            Look::Nothing | Look::Useless(_) | Look::Foreign(_) => None,
+        }
+    }
+
     /// The directory in which a new file is to be given a name.
     pub fn dir(&self) -> Option<&Path> {
         self.dir.as_deref()
@@ -234,7 +251,8 @@ impl Place {
     }
 }
 
-/// Writes the tree of a file as it is kept: for the place beside an object with the same bytes.
+/// Writes the tree of a file as it is kept: for the place beside an object with the same bytes, or
+/// for [`KeptTree::left`].
 pub fn write(origin: &Origin, to: &mut impl io::Write) -> io::Result<()> {
     const NO_FILE: Stamp = Stamp { device: 0, inode: 0, modified_ns: 0, status_changed_ns: 0 };
     let file = origin.stamp.unwrap_or(NO_FILE);
@@ -295,6 +313,11 @@ fn judge(place: &Path, file: File, writable: bool, stamp: Stamp, chunk_size: Chu
     if own.mode() & 0o022 != 0 {
         return Look::Foreign("other users may write to it".to_owned());
     }
+    read(place, file, writable, stamp, chunk_size, about)
+}
+
+/// What the content of an open file is to a file with this stamp.
+fn read(place: &Path, file: File, writable: bool, stamp: Stamp, chunk_size: ChunkSize, about: &Metadata) -> Look {
     let mut reader = BufReader::new(&file);
     let found = Head::read(&mut reader).and_then(|head| {
         let header = &head.header;

@@ -18,7 +18,13 @@ pub fn take(file: impl AsFd) -> io::Result<()> {
     // Otherwise the signal would go to the calling thread's id, and nowhere once that thread is
     // gone.
     command(&file, libc::F_SETOWN, std::process::id() as libc::c_int)?;
-    command(&file, libc::F_SETLEASE, libc::F_RDLCK as libc::c_int).map(drop)
+    let taken = command(&file, libc::F_SETLEASE, libc::F_RDLCK as libc::c_int).map(drop);
+    if taken.is_err() {
+        // A writer may wait for the lease that an earlier process took on the same open file. That
+        // process is not there any more to give it up.
+        let _ = release(&file);
+    }
+    taken
 }
 
 /// True if the lease is held and nobody waits for its end. About 0.2 us.
