@@ -2,6 +2,7 @@
 //! the field goes on.
 
 use serde_json::Value;
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::net::UdpSocket;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -80,9 +81,8 @@ fn members_read_and_nobody_on_the_way_can() -> Outcome {
     assert!(streams.len() > bytes.len(), "the image went by: {} bytes", streams.len());
     let seen = |needle: &[u8]| streams.windows(needle.len()).any(|window| window == needle);
     assert!(!seen(b"VFIELD") && !seen(b"disk.img"), "a greeting or a name in the clear");
-    for chunk in bytes.chunks_exact(64 << 10) {
-        assert!(!seen(&chunk[..16]), "a chunk in the clear");
-    }
+    let chunks: HashSet<&[u8]> = bytes.chunks_exact(64 << 10).map(|chunk| &chunk[..16]).collect();
+    assert!(!streams.windows(16).any(|window| chunks.contains(window)), "a chunk in the clear");
     let datagrams = overheard.datagrams();
     let in_clear = |datagram: &Vec<u8>| datagram.starts_with(b"VFG") || datagram.windows(8).any(|w| w == b"disk.img");
     assert!(!datagrams.is_empty() && !datagrams.iter().any(in_clear), "gossip in the clear");
