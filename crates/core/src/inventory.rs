@@ -172,6 +172,11 @@ impl Inventory {
         self.capacity = self.capacity.min(self.stored.count());
     }
 
+    /// True if the store takes one more chunk.
+    pub const fn has_room(&self) -> bool {
+        self.stored.count() < self.capacity
+    }
+
     /// The store takes as much as at first again; false if it has done so all the time.
     pub const fn reopen(&mut self) -> bool {
         let was_closed = self.capacity < self.wanted;
@@ -189,7 +194,7 @@ impl Inventory {
         if self.stored.contains(chunk) {
             return true;
         }
-        let fits = self.stored.count() < self.capacity && self.transient.contains_key(&chunk);
+        let fits = self.has_room() && self.transient.contains_key(&chunk);
         if fits {
             self.insert(chunk, true);
         }

@@ -80,7 +80,9 @@ impl Node {
         let (goal, origin) = ((image.number, chunk), image.map.origins().contains(&peer));
         let Some(fetch) = self.fetches.get_mut(goal) else { return };
         let is_new = !image.inventory.is_stored(chunk);
-        let is_kept = is_new && image.stores(chunk) && (fetch.fill || self.budget.is_open(self.now));
+        // A full store shortens its arc when its fill goes on, not before.
+        let is_wanted = is_new && image.stores(chunk) && image.inventory.has_room();
+        let is_kept = is_wanted && (fetch.fill || self.budget.is_open(self.now));
         let keep = if is_kept { Keep::Stored } else { Keep::Passing };
         let refused = rank.map_or_else(Vec::new, |rank| fetch.refuse_out_of_reach(rank));
         let (priority, insists) = (fetch.priority(), fetch.insist && origin);

@@ -11,7 +11,7 @@ use vfield_core::config::Config;
 use vfield_core::fetch::Token;
 use vfield_core::identity::{Identity, NodeId, Zone};
 use vfield_core::image::{Geometry, Header, ImageId};
-use vfield_core::node::{Commitment, ImageConfig, Input, Node, Notice, Output};
+use vfield_core::node::{Commitment, ImageConfig, Input, Keep, Node, Notice, Output};
 use vfield_core::placement::Ring;
 use vfield_core::record::Record;
 use vfield_core::speed::Transit;
@@ -42,6 +42,8 @@ struct Bench {
     /// Chunks in the shell's store.
     here: BTreeSet<Chunk>,
     asked: Vec<Chunk>,
+    /// How many of these requests are for the store.
+    for_store: usize,
     called_off: usize,
     committed: Vec<Commitment>,
     answered: Vec<Token>,
@@ -59,7 +61,8 @@ impl Bench {
         node.handle(now, Input::Learned { from: NodeId(1), snapshot: origin.snapshot(&identity(2), &[]) });
         node.add_image(now, image(false, capacity, kept));
         let (here, asked, committed, answered) = Default::default();
-        let mut bench = Self { node, origin, now, here, asked, called_off: 0, committed, answered, filled: false };
+        let (for_store, called_off, filled) = (0, 0, false);
+        let mut bench = Self { node, origin, now, here, asked, for_store, called_off, committed, answered, filled };
         bench.settle(false);
         bench
     }
@@ -86,8 +89,9 @@ impl Bench {
             }
             let Some(output) = self.node.poll() else { break };
             match output {
-                Output::Request { request, chunk, .. } => {
+                Output::Request { request, chunk, keep, .. } => {
                     self.asked.push(chunk);
+                    self.for_store += usize::from(keep == Keep::Stored);
                     if answers {
                         self.here.insert(chunk);
                         self.node.handle(
@@ -312,4 +316,19 @@ fn a_store_that_takes_no_more_is_smaller() {
     let asked = bench.asked.len();
     bench.input(Input::Roomy(IMAGE), true);
     assert!(bench.node.images()[0].filled && bench.asked.len() == asked, "it was not full");
+}
+
+/// As long as the survey goes on nothing is filled, so the arc stays as long as it was.
+#[test]
+fn a_store_that_takes_no_more_is_sent_nothing_during_its_survey() {
+    let mut bench = Bench::new(200, Some(Commitment { start: 0, from: 0 }));
+    let read = |token, chunk: Chunk| Input::Read { token: Token(token), image: IMAGE, chunks: chunk.0..chunk.0 + 1 };
+    let (arc, ring) = (bench.record().arc, Ring::new(603));
+    let wanted: Vec<Chunk> = (0..600).map(Chunk).filter(|chunk| arc.contains(ring.place(*chunk), 603)).collect();
+    bench.input(read(1, wanted[0]), true);
+    let for_store = bench.for_store;
+    assert!(for_store > 0 && bench.answered == [Token(1)]);
+    bench.input(Input::Full(IMAGE), true);
+    bench.input(read(2, wanted[100]), true);
+    assert_eq!((bench.for_store, &bench.answered[..]), (for_store, &[Token(1), Token(2)][..]));
 }

@@ -164,8 +164,13 @@ impl Store {
     }
 
     /// True if so much waits for the disk that tasks with more should wait for [`Store::room`].
+    /// They do not wait for a disk that stands still: the core asks for nothing more to put there.
     pub fn is_crowded(&self) -> bool {
-        self.is_on_disk() && self.behind.queue().is_attended && !self.has_room()
+        let is_attended = || {
+            let queue = self.behind.queue();
+            queue.is_attended && !queue.stands_still
+        };
+        self.is_on_disk() && is_attended() && !self.has_room()
     }
 
     fn has_room(&self) -> bool {
