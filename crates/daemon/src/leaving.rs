@@ -6,6 +6,7 @@
 
 use super::exports::Exports;
 use super::images::Images;
+use super::overlays::Overlays;
 use super::signals::Signals;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,6 +19,10 @@ use vfield_node::node::Leaving;
 
 /// Threads that still hash or write when all else has ended get this long.
 pub const LAST_THREADS: Duration = Duration::from_secs(1);
+
+/// People wonder by then why the daemon does not end. A disk that works takes less for the changes
+/// of a few seconds.
+const SAID_AFTER: Duration = Duration::from_secs(3);
 
 /// Time for other nodes to show what they hold. Eight chunks of each store that is needed take less
 /// than a second on most links.
@@ -84,19 +89,32 @@ pub async fn judge(node: &Node, order: LeaveOrder, signals: &mut Signals) -> Opt
     None
 }
 
-/// Hands over, while readers are still served; then ends the exports.
-pub async fn leave(node: &Node, exports: Option<Exports>, bound: Duration, console: &Console) -> Leaving {
+/// Hands over, while readers are still served.
+pub async fn leave(node: &Node, bound: Duration, console: &Console) -> Leaving {
     let alone = is_alone(node);
     // The node keeps to the bound by itself; the rest is a margin for a hung node.
     let left = tokio::time::timeout(bound + LAST_THREADS, node.leave(bound)).await.unwrap_or_else(|_| {
         console.warn("the hand-over timed out");
         Leaving { handed_over: 0, lost: 0 }
     });
-    if let Some(exports) = exports {
-        exports.stop(console).await;
-    }
     // The last one takes the field with it: nobody is left who could miss anything.
     if alone { Leaving { lost: 0, ..left } } else { left }
+}
+
+/// Ends the exports, and puts on the disk what clients have written. Says so if that takes long.
+pub async fn finish(exports: Option<Exports>, overlays: &Overlays, console: &Console) {
+    let finishing = async {
+        if let Some(exports) = exports {
+            exports.stop(console).await;
+        }
+        overlays.close(console).await;
+    };
+    tokio::pin!(finishing);
+    if tokio::time::timeout(SAID_AFTER, &mut finishing).await.is_err() {
+        let what = if overlays.are_none() { "clients end" } else { "what clients wrote is on the disk" };
+        console.warn(&format!("waiting until {what}; a signal ends the daemon without that"));
+        finishing.await;
+    }
 }
 
 /// Has peers ask the node last and the exports take no new clients, or as before. True if that is

@@ -294,11 +294,18 @@ async fn live(
             let exports = images.close().await;
             console.say("leaving; repeat the signal to end at once");
             let left = tokio::select! {
-                left = leaving::leave(&node, exports, end.bound, console) => left,
-                () = signals.end() => return Err(Failure::failed("ended at once, without handing over")),
+                left = leaving::leave(&node, end.bound, console) => Some(left),
+                () = signals.end() => None,
             };
-            overlays.close(console).await;
-            left
+            tokio::select! {
+                () = leaving::finish(exports, &overlays, console) => {}
+                () = signals.end() => {
+                    // To drop them is to wait for their disk.
+                    std::mem::forget(overlays);
+                    return Err(Failure::failed("ended at once: what clients wrote last may be lost"));
+                }
+            }
+            left.ok_or_else(|| Failure::failed("ended at once, without handing over"))?
         }
     };
     announce::left(console, left);
