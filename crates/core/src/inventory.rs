@@ -129,7 +129,7 @@ impl Inventory {
             }
             return;
         }
-        if keep && self.stored.count() < self.capacity {
+        if keep && self.has_room() {
             self.forget_use(chunk);
             self.stored.insert(chunk);
             self.newly_stored.push(chunk);

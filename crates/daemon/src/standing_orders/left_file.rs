@@ -18,6 +18,7 @@ use vfield_core::image::ImageId;
 use vfield_core::wire::Proof;
 use vfield_node::Node;
 use vfield_node::config::{ChunkSizing, ServeConfig};
+use vfield_node::keeper::Keeper as _;
 use vfield_node::origin::kept_tree::KeptTree;
 
 /// How a file that was left is served.
@@ -87,7 +88,6 @@ impl LeftFile {
 
 /// Has the guard forget the file of an image, and with it the lease that keeps writers out.
 pub fn forget(estate: &Estate, id: &str) {
-    use vfield_node::keeper::Keeper as _;
     names(id).iter().for_each(|name| estate.forget(name));
 }
 
