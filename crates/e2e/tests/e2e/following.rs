@@ -1,6 +1,7 @@
 //! A follower whose daemon crashes or is replaced goes on where it was.
 
 use crate::tags::{Room, SOON, image, ready};
+use crate::upgrades::{crash, pid};
 use serde_json::Value;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -9,23 +10,12 @@ use vfield_e2e::Outcome;
 use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::client::compare_file;
 use vfield_lab::need::{Need, have};
-use vfield_lab::process::{kill, run};
-use vfield_lab::{Daemon, LabError, wait_until};
+use vfield_lab::process::run;
+use vfield_lab::{Daemon, LabError};
 
 /// FUSE asks again since Linux 6.9.
 const NEEDS: [Need; 4] = [Need::Root, Need::Fuse, Need::Tool("minisign"), Need::Linux(6, 9)];
 const IMAGES: [&str; 3] = ["v1.img", "v2.img", "v3.img"];
-
-fn pid(daemon: &Daemon) -> Result<u64, LabError> {
-    Ok(daemon.status()?["pid"].as_u64().expect("a daemon has a process"))
-}
-
-/// Kills the daemon below its guard, and waits for the next one.
-fn crash(daemon: &Daemon) -> Result<(), LabError> {
-    let before = pid(daemon)?;
-    kill(u32::try_from(before).expect("a process"));
-    wait_until("another daemon serves", SOON, || pid(daemon).is_ok_and(|pid| pid != before)).map(drop)
-}
 
 /// Serial and state of the followed tag.
 fn is_at(daemon: &Daemon, serial: u64, state: &str) -> Result<(), LabError> {
@@ -99,7 +89,7 @@ fn after_a_crash_a_tag_leads_to_what_it_led_to_before() -> Outcome {
     room.publish("v2.img")?;
     is_at(&node, 1, "filling")?;
     for _ in 0..2 {
-        crash(&node)?;
+        crash(&node, SOON)?;
         is_at(&node, 1, "filling")?;
         compare_file(room.lab.host(1), &link(&node), &room.file("v1.img"))?;
     }
@@ -110,7 +100,7 @@ fn after_a_crash_a_tag_leads_to_what_it_led_to_before() -> Outcome {
     // A tag that was removed changes nothing, also after a crash.
     room.operator(&["tag", "rm", "prod"])?;
     is_at(&node, 2, "waiting")?;
-    crash(&node)?;
+    crash(&node, SOON)?;
     is_at(&node, 2, "waiting")?;
     compare_file(room.lab.host(1), &link(&node), &room.file("v2.img"))?;
     room.origin.leave(SOON)?;
@@ -137,7 +127,7 @@ fn a_root_comes_back_although_no_tag_keeps_the_image_of_its_boot() -> Outcome {
         ready(&node, serial)?;
     }
     run(&mut room.origin.ask_to(&["drop", "v1.img"]))?;
-    crash(&node)?;
+    crash(&node, SOON)?;
     ready(&node, 3)?;
     let mut bytes = vec![0; usize::try_from(root.metadata()?.len())?];
     root.read_exact_at(&mut bytes, 0)?;
@@ -149,7 +139,7 @@ fn a_root_comes_back_although_no_tag_keeps_the_image_of_its_boot() -> Outcome {
     })?;
     run(&mut node.ask_to(&["gc"]))?;
     node.wait_status("it has gone", SOON, |status| status["images"].as_array().map(Vec::len) == Some(2))?;
-    for begin in [crash, |node: &Daemon| run(&mut node.ask("upgrade")).map(drop)] {
+    for begin in [|node: &Daemon| crash(node, SOON), |node: &Daemon| run(&mut node.ask("upgrade")).map(drop)] {
         begin(&node)?;
         ready(&node, 3)?;
         compare_file(room.lab.host(1), &link(&node), &room.file("v3.img"))?;

@@ -24,8 +24,15 @@ const ROUNDS: usize = 10;
 /// FUSE asks again since Linux 6.9.
 const NEEDS: [Need; 5] = [Need::Root, Need::Fuse, Need::Tool("nbdcopy"), Need::Tool("nbdsh"), Need::Linux(6, 9)];
 
-fn pid(daemon: &Daemon) -> Result<u64, LabError> {
+pub(crate) fn pid(daemon: &Daemon) -> Result<u64, LabError> {
     Ok(daemon.status()?["pid"].as_u64().expect("a daemon has a process"))
+}
+
+/// Kills the daemon below its guard, and waits for the next one.
+pub(crate) fn crash(daemon: &Daemon, limit: Duration) -> Result<(), LabError> {
+    let before = pid(daemon)?;
+    kill(u32::try_from(before).expect("a process"));
+    wait_until("another daemon serves", limit, || pid(daemon).is_ok_and(|pid| pid != before)).map(drop)
 }
 
 /// Copies a program that is started at once. No thread of the tests may have it open for writing: a
@@ -193,9 +200,7 @@ fn a_mount_outlives_a_killed_daemon() -> Outcome {
     let reader = Watch::named("fuse", host, &node, &mounted(&node), &[], &field.image)?;
     for _ in 0..3 {
         reader.goes_on()?;
-        let before = pid(&node)?;
-        kill(before as u32);
-        wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != before))?;
+        crash(&node, AGAIN)?;
     }
     judge([reader], &node)?;
     client::compare_all(host, &node, &field.image)?;
@@ -260,9 +265,7 @@ fn orders_hold_for_the_next_program_and_after_a_crash() -> Outcome {
     let before = ordered(&node)?;
     assert_eq!(before["drained"], true);
     for _ in 0..2 {
-        let process = pid(&node)?;
-        kill(process as u32);
-        wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != process))?;
+        crash(&node, AGAIN)?;
         assert_eq!(ordered(&node)?, before);
     }
     // A crash has cut clients off. They come back though the node is drained.
@@ -311,10 +314,8 @@ fn an_added_file_is_left_to_the_next_process() -> Outcome {
         Watch::named("fuse", field.host(0), &node, &node.mount().expect("a mount").join("next.img"), &[], &next)?;
     for is_killed in [false, true, false] {
         reader.goes_on()?;
-        let process = pid(&node)?;
         if is_killed {
-            kill(process as u32);
-            wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != process))?;
+            crash(&node, AGAIN)?;
         } else {
             order(&["upgrade"])?;
         }
@@ -344,9 +345,7 @@ fn an_added_file_is_left_to_the_next_process() -> Outcome {
         refused.contains("next.img was added as a file that cannot be handed over: it was written to"),
         "{refused}"
     );
-    let process = pid(&node)?;
-    kill(process as u32);
-    wait_until("another daemon serves", AGAIN, || pid(&node).is_ok_and(|pid| pid != process))?;
+    crash(&node, AGAIN)?;
     let status = node.status()?;
     assert_eq!(status["images"].as_array().map(Vec::len), Some(1), "{status:#}");
     assert_eq!(status["images"][0]["name"], "first.img", "{status:#}");

@@ -118,7 +118,7 @@ impl KeptTree {
         for place in places(&real, stamp, keeping.cache.as_deref()) {
             match look_at(&place, stamp, chunk_size, &about) {
                 Look::Good(found) if !keeping.rehash => {
-                    return Some(Self { found: Mutex::new(Some(*found)), ..Self::default() });
+                    return Some(Self::with(*found));
                 }
                 Look::Nothing => open.push((place, false)),
                 Look::Good(_) | Look::Useless(None) => open.push((place, true)),
@@ -157,15 +157,11 @@ impl KeptTree {
         path: &Path,
         chunk_size: ChunkSize,
     ) -> (Option<Self>, Option<String>) {
-        let known = || {
-            let source = SourceFile::opened(Arc::clone(file), path).ok()?;
-            Some((source.stamp()?, File::from(file.try_clone().ok()?).metadata().ok()?))
-        };
-        let Some((stamp, about)) = known() else { return (None, None) };
+        let Some((stamp, about)) = known(file, path) else { return (None, None) };
         let place = beside(path);
         let writable = fcntl_getfl(&tree).is_ok_and(|flags| flags.contains(OFlags::RDWR));
         match judge(&place, tree, writable, stamp, chunk_size, &about) {
-            Look::Good(found) => (Some(Self { found: Mutex::new(Some(*found)), ..Self::default() }), None),
+            Look::Good(found) => (Some(Self::with(*found)), None),
             Look::Nothing | Look::Useless(None) => (None, None),
             Look::Useless(Some(why)) | Look::Foreign(why) => {
                 (None, Some(format!("{} is not used, and {} is hashed: {why}", place.display(), path.display())))
@@ -177,15 +173,18 @@ impl KeptTree {
     /// `path`, which is not looked at. `None` if it is not the tree of this very file as it is.
     /// Reads up to 0.05 % of the file's length, and hashes that on the calling thread.
     pub fn left(file: &Arc<OwnedFd>, tree: OwnedFd, path: &Path, chunk_size: ChunkSize) -> Option<Self> {
-        let source = SourceFile::opened(Arc::clone(file), path).ok()?;
-        let (stamp, about) = (source.stamp()?, File::from(file.try_clone().ok()?).metadata().ok()?);
+        let (stamp, about) = known(file, path)?;
         let mut tree = File::from(tree);
         // It was written through the same open file.
         tree.rewind().ok()?;
         match read(Path::new(LEFT), tree, true, stamp, chunk_size, &about) {
-            Look::Good(found) => Some(Self { found: Mutex::new(Some(*found)), ..Self::default() }),
+            Look::Good(found) => Some(Self::with(*found)),
             Look::Nothing | Look::Useless(_) | Look::Foreign(_) => None,
         }
+    }
+
+    fn with(found: Found) -> Self {
+        Self { found: Mutex::new(Some(found)), ..Self::default() }
     }
 
     /// The directory in which a new file is to be given a name.
@@ -299,6 +298,12 @@ fn look_at(place: &Path, stamp: Stamp, chunk_size: ChunkSize, about: &Metadata) 
         Err(Errno::LOOP) => Look::Foreign("it is a symbolic link".to_owned()),
         Err(error) => Look::Foreign(io::Error::from(error).to_string()),
     }
+}
+
+/// Stamp and properties of an open file, the one at `path`; `None` if it has no stamp.
+fn known(file: &Arc<OwnedFd>, path: &Path) -> Option<(Stamp, Metadata)> {
+    let source = SourceFile::opened(Arc::clone(file), path).ok()?;
+    Some((source.stamp()?, File::from(file.try_clone().ok()?).metadata().ok()?))
 }
 
 /// What an open file at `place` is to a file with this stamp.
