@@ -141,6 +141,35 @@ fn rooms_have_one_direction() {
     }
 }
 
+/// True if a comment of documentation has code in it that is a test.
+fn has_an_example(text: &str) -> bool {
+    let comments = text.lines().map(str::trim_start);
+    let comments = comments.filter_map(|line| line.strip_prefix("///").or_else(|| line.strip_prefix("//!")));
+    let fences = comments.filter_map(|line| line.trim_start().strip_prefix("```"));
+    // The first one of each two opens a block.
+    fences.step_by(2).any(|language| !["text", "json", "sh"].contains(&language))
+}
+
+/// To start a crate's documentation tests takes more than a second, also if there are none.
+#[test]
+fn documentation_is_tested_where_it_has_examples() {
+    assert!(has_an_example("/// ```text\n/// ```\n    /// ```no_run\n    /// ```\n"));
+    assert!(!has_an_example("//! ```text\n//! ```\nlet fence = \"```\";\n"));
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(workspace().join("crates")).expect("crates").flatten() {
+        let source = entry.path().join("src");
+        if !source.join("lib.rs").exists() {
+            continue;
+        }
+        let manifest = std::fs::read_to_string(entry.path().join("Cargo.toml")).expect("a manifest");
+        let is_tested = !manifest.contains("\ndoctest = false\n");
+        if is_tested != rust_files(&source).iter().any(|(_, text)| has_an_example(text)) {
+            found.push(format!("{}: doctest is {is_tested}", entry.path().display()));
+        }
+    }
+    none("crates whose documentation has an example and is not tested, or the reverse", &found);
+}
+
 /// The files that the numbered list of a guide names, in its order.
 fn places_in(guide: &str) -> Vec<String> {
     let guide = std::fs::read_to_string(workspace().join("docs/howto").join(guide)).expect("the guide");
