@@ -351,10 +351,21 @@ impl Records {
         }
     }
 
-    /// True if there is room for records of nodes known by hearsay only. Half of the table is for
-    /// nodes that speak for themselves.
-    pub const fn has_room_for_hearsay(&self) -> bool {
-        self.count < RECORDS_MAX / 2
+    /// True if there is room for one more. The fuller the table, the more a record has to be: one
+    /// of a node that speaks for itself, one that this node needs, or both.
+    pub const fn has_room(&self, is_of_acquaintance: bool, is_needed: bool) -> bool {
+        let eighths = match (is_needed, is_of_acquaintance) {
+            (false, false) => 4,
+            (false, true) => 6,
+            (true, false) => 7,
+            (true, true) => 8,
+        };
+        self.count < RECORDS_MAX / 8 * eighths
+    }
+
+    /// True if no record has this subject.
+    pub fn is_new(&self, subject: &Shared<Subject>) -> bool {
+        !self.subjects.contains(subject)
     }
 
     /// The record of that node about that image.

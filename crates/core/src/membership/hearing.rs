@@ -253,7 +253,7 @@ impl Membership {
         let key = record.key();
         let by_itself = teller == Some(key.node);
         let introduces = by_itself && self.records.get(&key).is_none();
-        let room = self.roster.has_met(key.node) || self.records.has_room_for_hearsay();
+        let room = self.records.has_room(self.roster.has_met(key.node), self.needs(&record));
         // A connection proves who speaks, the source of a datagram does not.
         let proved = by_itself && matches!(self.way, Some(Way::Connection) | None);
         if (room || self.records.get(&key).is_some()) && self.believes_record(&mut record, proved) {
@@ -262,6 +262,12 @@ impl Membership {
         if let Some(newcomer) = self.live().get(&key.node).copied().filter(|_| introduces) {
             self.introduce(&newcomer, key);
         }
+    }
+
+    /// True for a record by which this node finds an image, or others that hold one of its own.
+    fn needs(&self, record: &Record) -> bool {
+        let mine = RecordKey { node: self.me().node, image: record.image() };
+        record.origin || self.records.get(&mine).is_some() || self.records.is_new(&record.subject)
     }
 
     /// True for news that nothing contradicts, or that its node signed. Its progress is not signed:

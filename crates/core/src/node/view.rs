@@ -325,6 +325,11 @@ impl Node {
         self.memberships().flat_map(|membership| membership.without_a_way(self.now))
     }
 
+    /// True if there is more to know of other nodes' images than this node remembers.
+    pub fn remembers_no_more(&self) -> bool {
+        self.memberships().any(|membership| !membership.records().has_room(false, false))
+    }
+
     /// That of its zone, and on a gateway that of all gateways.
     fn memberships(&self) -> impl Iterator<Item = &Membership> {
         std::iter::once(&self.membership).chain(&self.outside.backbone)

@@ -48,6 +48,33 @@ fn dials(node: &mut Node) -> Vec<NodeId> {
     outputs.filter_map(|output| if let Output::Sync(to) = output { Some(to.node) } else { None }).collect()
 }
 
+/// The header of all images here.
+fn header() -> Header {
+    Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header")
+}
+
+/// An image of which this node is an origin.
+fn image(number: u8) -> ImageConfig {
+    let (id, names) = (ImageId([number; 32]), "image".into());
+    ImageConfig { id, names, header: header(), origin: true, capacity_bytes: 0, kept: None }
+}
+
+/// What a node says of such an image: that it has all of it, or a part of nothing.
+fn record(number: u64, of: u8, origin: bool) -> Record {
+    let ImageConfig { id, names, header, .. } = image(of);
+    signed(Record {
+        node: identity(number, zone("here")).node,
+        version: 1,
+        progress: 0,
+        subject: std::sync::Arc::new(Subject { image: id, names, header: header.encode() }),
+        origin,
+        arc: Arc { start: 0, length: 0 },
+        filled: Filled::default(),
+        leaving: false,
+        signature: Signature::default(),
+    })
+}
+
 /// A snapshot from its first member, or from a guest.
 fn learned(snapshot: Snapshot) -> Input {
     let from = snapshot.members.first().map_or(NodeId(7), |member| member.identity.node);
@@ -182,33 +209,48 @@ fn members_that_are_said_to_live_and_to_be_dead_are_greeted_slowly() {
 fn records_that_were_made_up_do_not_keep_others_out() {
     let mut node = node();
     let here = zone("here");
-    let header = Header::new(256 * ChunkSize::MIN.bytes(), ChunkSize::MIN, 256).expect("a header");
-    let subject = Subject { image: ImageId([1; 32]), names: "image".into(), header: header.encode() };
-    let subject = std::sync::Arc::new(subject);
-    let record = |number: u64| {
-        signed(Record {
-            node: identity(number, here).node,
-            version: 1,
-            progress: 0,
-            subject: std::sync::Arc::clone(&subject),
-            origin: true,
-            arc: Arc { start: 0, length: 0 },
-            filled: Filled::default(),
-            leaving: false,
-            signature: Signature::default(),
-        })
-    };
     for frame in 1..8 {
-        let records = (frame * 100_000..frame * 100_000 + 16_384).map(record).collect();
+        let records = (frame * 100_000..frame * 100_000 + 16_384).map(|number| record(number, 1, true)).collect();
         node.handle(at(frame), learned(Snapshot { records, ..Snapshot::default() }));
     }
-    let met = Snapshot { members: vec![member(1, here)], records: vec![record(1)], ..Snapshot::default() };
+    let met = Snapshot { members: vec![member(1, here)], records: vec![record(1, 1, true)], ..Snapshot::default() };
     node.handle(at(10), learned(met));
-    let (id, names) = (subject.image, subject.names.clone());
-    node.add_image(at(10), ImageConfig { id, names, header, origin: true, capacity_bytes: 0, kept: None });
+    node.add_image(at(10), image(1));
     let told = node.snapshot(&identity(1, here), &[]).records;
     for number in [0, 1] {
         assert!(told.iter().any(|said| said.node == identity(number, here).node), "{number}");
+    }
+}
+
+/// A fleet may have more images than a node can remember all holders of. It still finds new images,
+/// and who has its own ones.
+#[test]
+fn a_table_that_is_filling_has_room_for_what_a_node_needs() {
+    let mut node = node();
+    let here = zone("here");
+    node.add_image(at(0), image(255));
+    // A node may have fewer than 256 images.
+    let images = 1..=200;
+    for number in 10..200 {
+        let (members, records) = (vec![member(9, here), member(number, here)], images.clone());
+        let records = records.map(|image| record(number, image, false)).collect();
+        node.handle(at(number), learned(Snapshot { members, records, ..Snapshot::default() }));
+    }
+    assert!(node.remembers_no_more());
+    let cases = [
+        (record(300, 1, false), false, "one more holder of another's image"),
+        (record(301, 1, true), true, "an origin"),
+        (record(302, 254, false), true, "a new image"),
+        (record(303, 254, false), false, "it is no longer new"),
+        (record(304, 255, false), true, "a holder of its own image"),
+    ];
+    for (said, is_taken, what) in cases {
+        let number = 300..305;
+        let members = std::iter::once(9).chain(number).map(|number| member(number, here)).collect();
+        // While many join, each is told of a few only.
+        node.handle(at(60_000), learned(Snapshot { members, records: vec![said.clone()], ..Snapshot::default() }));
+        let told = node.snapshot(&identity(1, here), &[]).records;
+        assert_eq!(told.iter().any(|known| known.key() == said.key()), is_taken, "{what}");
     }
 }
 

@@ -31,6 +31,10 @@ const WAITING_MAX: usize = 64;
 /// How long departed members are shown.
 const GONE_FOR: Duration = Duration::from_secs(600);
 
+/// The words for tables of records that are nearly full.
+const FULL: &str = "the field has more images on more nodes than this node remembers: of images that it does not \
+                    read, it knows some holders only";
+
 /// The node's view at this moment.
 pub fn status(driver: &Driver, uptime: Duration) -> Status {
     let (images, waits, members, zones, claims) =
@@ -44,6 +48,9 @@ pub fn status(driver: &Driver, uptime: Duration) -> Status {
         driver.look(|core| (addrs(&mut core.without_datagrams()), addrs(&mut core.without_a_way())));
     warnings.extend(no_datagrams.split_first().map(|(first, others)| gossip::blocked(*first, others)));
     warnings.extend(no_way.split_first().map(|(first, others)| gossip::parted(*first, others)));
+    if driver.look(Core::remembers_no_more) {
+        warnings.push(FULL.to_owned());
+    }
     let addr = |node| members.iter().find(|member| member.identity.node == node).map(|member| member.identity.addr);
     let mut rubbish: BTreeMap<ImageId, Rubbish> = driver.look(Core::rubbish).into_iter().gathered();
     let images: Vec<ImageStatus> = images
