@@ -1,6 +1,8 @@
 //! `vfield drain` and `vfield leave`: a node goes, and no reader misses it.
 
 use crate::args::{DrainOptions, LeaveOptions};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 use vfield_console::failure::Failure;
 use vfield_console::output;
 use vfield_console::text::clean;
@@ -56,11 +58,27 @@ fn text(left: &DrainLeft) -> String {
     text
 }
 
+/// Time between the last hand-over and the moment when people wonder why the daemon has not ended.
+/// The daemon itself says by then what it waits for.
+const SAID_AFTER: Duration = Duration::from_secs(5);
+
+/// Says after a time that the daemon is still there, unless the result is dropped before.
+fn say_if_late(after: Duration) -> Sender<()> {
+    let (ended, end) = channel();
+    std::thread::spawn(move || {
+        if end.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
+            output::say("the daemon has not ended yet: see its log; to end this command changes nothing for it");
+        }
+    });
+    ended
+}
+
 /// Runs `vfield leave`.
 pub fn leave(options: &LeaveOptions) -> Result<(), Failure> {
     let mut client = Client::connect(options.control.control.as_deref())?;
     let LeaveOptions { force, dry_run, .. } = *options;
     client.send(&Request::Leave { timeout_ms: millis(options.timeout.0), force, dry_run })?;
+    let _ended = say_if_late(options.timeout.0.saturating_add(SAID_AFTER));
     let lost = match client.reply()? {
         Reply::Left { lost, .. } => lost,
         Reply::WouldLose { alone, images, dependents } => return would_lose(alone, &images, &dependents),

@@ -299,8 +299,8 @@ fn an_overlay_whose_disk_takes_no_write_holds_up_its_own_writes_only() -> Outcom
     Ok(tree.unmount()?)
 }
 
-/// At its end a daemon puts all changes on the disk. It says what it waits for, and a second signal
-/// ends it without them.
+/// At its end a daemon puts all changes on the disk. It says what it waits for, whoever ordered the
+/// end also hears of it, and another signal ends it without them.
 #[test]
 fn an_end_that_waits_for_a_disk_says_so_and_can_be_had_without_it() -> Outcome {
     if !have(&FROZEN_NEEDS) || !have(&[Need::Tool("nbdsh")]) {
@@ -310,25 +310,38 @@ fn an_end_that_waits_for_a_disk_says_so_and_can_be_had_without_it() -> Outcome {
     let image = random_file(&lab.dir().join("room.img"), MIB, 1)?;
     let tree = tree_of(&lab, 1, "32M")?;
     let origin = vfield.serve(lab.host(0), &[&image]).name("origin").ready()?;
-    let changes = tree.dir().join("changes");
-    let overlay = ["--overlay", changes.to_str().expect("a plain path")];
-    let mut node = vfield.join(lab.host(1), origin.addr()).store("0").args(&overlay).ready()?;
-    let (frozen, uri) = (tree.freeze()?, node.uri(""));
-    let said = std::thread::scope(|scope| {
-        // It ends with the daemon.
-        scope.spawn(|| client::nbdsh(lab.host(1), STILL, &uri, "h.pwrite(b'x' * 4096, 0)"));
-        let said = wait_until("a write waits", NEWS, || is_stuck(node.process().pid())).and_then(|_| {
-            node.process_mut().terminate();
-            node.says("waiting until what clients wrote is on the disk", STILL)?;
-            node.process_mut().terminate();
-            node.says("ended at once: what clients wrote last may be lost", STILL)
+    for is_ordered in [false, true] {
+        let changes = tree.dir().join(format!("changes-{is_ordered}"));
+        let overlay = ["--overlay", changes.to_str().expect("a plain path")];
+        let mut node = vfield.join(lab.host(1), origin.addr()).store("0").args(&overlay).ready()?;
+        let (frozen, uri) = (tree.freeze()?, node.uri(""));
+        let heard = lab.dir().join("heard");
+        let mut leave = node.ask_to(&["leave", "--timeout", "0s"]);
+        leave.stderr(std::fs::File::create(&heard)?);
+        let is_told =
+            || std::fs::read_to_string(&heard).is_ok_and(|text| text.contains("has not ended yet: see its log"));
+        let said = std::thread::scope(|scope| {
+            // It ends with the daemon.
+            scope.spawn(|| client::nbdsh(lab.host(1), STILL, &uri, "h.pwrite(b'x' * 4096, 0)"));
+            let said = wait_until("a write waits", NEWS, || is_stuck(node.process().pid())).and_then(|_| {
+                if is_ordered {
+                    scope.spawn(move || leave.status());
+                } else {
+                    node.process_mut().terminate();
+                }
+                node.says("waiting until what clients wrote is on the disk", STILL)?;
+                if is_ordered {
+                    wait_until("the client says so", STILL, is_told)?;
+                }
+                node.process_mut().terminate();
+                node.says("ended at once: what clients wrote last may be lost", STILL)
+            });
+            drop(frozen);
+            said
         });
-        drop(frozen);
-        said
-    });
-    said?;
-    assert!(!node.process_mut().wait(STILL)?.success());
-    drop(node);
+        said?;
+        assert!(!node.process_mut().wait(STILL)?.success());
+    }
     Ok(tree.unmount()?)
 }
 
