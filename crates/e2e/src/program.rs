@@ -41,8 +41,15 @@ fn cargo_builds(what: &[&str]) -> PathBuf {
         None => panic!("{} is not in a profile's directory", test.display()),
     };
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut cargo = Command::new(env!("CARGO"));
+    // What cargo has told this test of its own package. Build scripts that read it would run anew,
+    // now and with the next cargo, and so would the build of all that stands on their crates.
+    let is_told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_told)) {
+        cargo.env_remove(name);
+    }
     // With --package, cargo would choose other features of the crates below, and build all anew.
-    let status = Command::new(env!("CARGO"))
+    let status = cargo
         .args(["build", "--quiet", "--workspace", "--profile", profile])
         .args(what)
         .arg("--target-dir")
