@@ -294,21 +294,24 @@ fn an_added_file_is_left_to_the_next_process() -> Outcome {
     let start = field.vfield.serve(field.host(0), &[&first]).name("second").args(&["--guard"]).mounted(true);
     let mut node = start.ready()?;
     let guard = node.process().pid();
-    let is_left = |file: &Path| -> Result<bool, LabError> {
-        let open = PathBuf::from(format!("/proc/{guard}/fd"));
-        let mut open = std::fs::read_dir(&open).map_err(LabError::at(&open))?.flatten();
-        Ok(open.any(|open| std::fs::read_link(open.path()).is_ok_and(|open| open == file)))
+    // The guard hears of it a moment later.
+    let is_left = |file: &Path, left: bool| {
+        let has = || {
+            let open = std::fs::read_dir(format!("/proc/{guard}/fd")).into_iter().flatten().flatten();
+            open.into_iter().any(|open| std::fs::read_link(open.path()).is_ok_and(|open| open == file))
+        };
+        wait_until(&format!("the guard has {}: {left}", file.display()), AGAIN, || has() == left)
     };
     let order = |words: &[&str]| run(&mut node.ask_to(words));
     let add = |file: &Path| run(node.ask_to(&["add"]).arg(file));
     for file in [&next, &other] {
         add(file)?;
-        assert!(is_left(file)?);
+        is_left(file, true)?;
     }
     order(&["drop", "--force", "first.img"])?;
     order(&["drop", "--force", "other.img"])?;
     // Else its lease would keep writers out.
-    assert!(!is_left(&other)?);
+    is_left(&other, false)?;
     let id = node.status()?["images"][0]["id"].clone();
     let reader =
         Watch::named("fuse", field.host(0), &node, &node.mount().expect("a mount").join("next.img"), &[], &next)?;
@@ -351,7 +354,7 @@ fn an_added_file_is_left_to_the_next_process() -> Outcome {
     assert_eq!(status["images"][0]["name"], "first.img", "{status:#}");
     let log = node.process().log();
     assert!(log.contains("next.img is not served any more"), "{log}");
-    assert!(!is_left(&next)?);
+    is_left(&next, false)?;
     client::compare_nbd(field.host(0), &node.uri("first.img"), &first)?;
     node.leave(AGAIN)?;
     Ok(())
