@@ -417,7 +417,7 @@ impl Peers {
         }
     }
 
-    /// Notes that the peer is new, or back: it may be tried at once.
+    /// Notes that the peer is new, back, or elsewhere: it may be tried at once.
     pub fn is_back(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(&node) {
             (peer.broken_until, peer.breaks) = (None, 0);

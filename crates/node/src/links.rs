@@ -152,6 +152,12 @@ impl Links {
         lanes.iter().flat_map(PeerLanes::all).for_each(|lane| lane.close());
     }
 
+    /// Closes the connections to where a node was before: what it owes is asked for anew, where it
+    /// is.
+    pub fn has_moved(&self, peer: Identity) {
+        self.retain(|node, lane| node != peer.node || lane.leads_to(&peer));
+    }
+
     /// Closes the connections to peers that no longer belong to the field.
     pub fn close_strangers(&self, keys: &FieldKeys) {
         self.retain(|_, lane| lane.belongs(keys));

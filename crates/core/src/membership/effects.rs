@@ -14,6 +14,8 @@ pub struct Effects {
     pub by_connection: Vec<(Identity, Vec<u8>)>,
     /// Members that are new, or back.
     pub up: Vec<Identity>,
+    /// Members that have another address now.
+    pub moved: Vec<Identity>,
     /// Members that died or left.
     pub down: Vec<Departed>,
     /// True if the set of suspects changed, or a member's arrival.
@@ -57,6 +59,7 @@ impl Effects {
         self.datagrams.extend(other.datagrams);
         self.by_connection.extend(other.by_connection);
         self.up.extend(other.up);
+        self.moved.extend(other.moved);
         self.down.extend(other.down);
         self.doubt |= other.doubt;
         self.denied |= other.denied;

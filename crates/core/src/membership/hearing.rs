@@ -212,6 +212,8 @@ impl Membership {
         }
         self.effects.doubt |= was_suspect != self.suspects().contains_key(&identity.node);
         self.effects.doubt |= was.is_some_and(|was| was.generation != identity.generation);
+        let moves = was.is_some_and(|was| was.addr != identity.addr) && state.is_live();
+        self.effects.moved.extend(moves.then_some(identity));
         if change.up.is_some() || !change.down.is_empty() {
             if change.up.is_some() {
                 self.arrivals.gather(SYNC_EVERY, now, |came| *came += 1);

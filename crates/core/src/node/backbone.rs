@@ -232,6 +232,7 @@ impl Node {
                 self.contact(said, self.me().node);
             }
         }
+        self.have_moved(effects.moved);
         if !effects.down.is_empty() {
             self.seek_again();
         }

@@ -354,6 +354,8 @@ pub struct Serve {
 pub enum Notice {
     /// A member is new, or back.
     Up(Identity),
+    /// A member has another address: connections to the one before lead nowhere.
+    Moved(Identity),
     /// A member died or left.
     Down(Departed),
     /// Another process uses this node's key.

@@ -59,6 +59,7 @@ impl Node {
             self.note_life(&member);
             self.out(Output::Notice(Notice::Up(member)));
         }
+        self.have_moved(effects.moved);
         let bereft = !effects.down.is_empty() && self.membership.live().is_empty();
         for departed in effects.down {
             self.mapped = u64::MAX;
@@ -80,6 +81,14 @@ impl Node {
         }
         self.wake_membership();
         self.hear_tags(effects.tags);
+    }
+
+    /// All that was known of the ways to these members is of their addresses before.
+    pub(super) fn have_moved(&mut self, members: Vec<Identity>) {
+        for member in members {
+            self.peers.is_back(member.node);
+            self.out(Output::Notice(Notice::Moved(member)));
+        }
     }
 
     /// Sends what a membership has to say.

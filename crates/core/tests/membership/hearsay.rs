@@ -223,7 +223,7 @@ fn records_that_were_made_up_do_not_keep_others_out() {
 }
 
 /// A fleet may have more images than a node can remember all holders of. It still finds new images,
-/// and who has its own ones.
+/// and the holders of its own ones.
 #[test]
 fn a_table_that_is_filling_has_room_for_what_a_node_needs() {
     let mut node = node();

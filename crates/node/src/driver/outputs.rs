@@ -202,6 +202,7 @@ impl Driver {
         match notice {
             Notice::Up(member) if self.whereabouts.turns.are_taken(member.addr) => {}
             Notice::Up(member) => (self.events)(Event::NodeJoined { node: member.node.to_string(), addr: member.addr }),
+            Notice::Moved(member) => self.links.has_moved(member),
             Notice::Down(departed) => self.gone(departed),
             Notice::Rival(Rival { addr, yields: true }) => drop(self.outdone.send_replace(Some(addr))),
             Notice::Rival(Rival { addr, .. }) => {

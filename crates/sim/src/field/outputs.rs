@@ -223,8 +223,8 @@ impl Field {
                 self.tagged(machine);
             }
             Notice::TagRefused(..) => self.note(machine, "refuses a tag", [0; 2]),
-            // Each machine of this world has a key of its own, and stores in memory.
-            Notice::Rival(_) | Notice::Spent | Notice::NoDatagrams(_) | Notice::NoWay(_) => {}
+            // Each machine of this world has a key and an address of its own, and stores in memory.
+            Notice::Rival(_) | Notice::Moved(_) | Notice::Spent | Notice::NoDatagrams(_) | Notice::NoWay(_) => {}
         }
         if let Err(violation) = self.checks.notice(self, machine, &notice) {
             self.found(violation);
