@@ -175,6 +175,7 @@ fn plan(mut node: NodeConfig, daemon: DaemonOptions, allow_rollback: bool) -> Re
     let limits = limit::settings(daemon.limits)?;
     Ok(Plan {
         node,
+        finds_address: daemon.listen.is_none(),
         exports,
         overlay,
         limits,

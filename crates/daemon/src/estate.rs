@@ -59,10 +59,16 @@ impl Estate {
         self.left().iter().any(|(other, _)| other == name)
     }
 
-    /// The sockets of the node before.
-    pub fn node_sockets(&self) -> Option<Sockets> {
+    /// The sockets of the node before. If the machine has lost their address, a node that may
+    /// listen elsewhere has other ones.
+    pub fn node_sockets(&self, may_move: bool) -> Option<Sockets> {
         let [tcp, udp] = sockets::NAMES.map(|name| self.pick(name));
-        Some(Sockets::new([tcp?, udp?]))
+        let sockets = Sockets::new([tcp?, udp?]);
+        if may_move && sockets.are_lost() {
+            sockets::NAMES.iter().for_each(|name| self.forget(name));
+            return None;
+        }
+        Some(sockets)
     }
 
     /// Leaves a file to the next daemon of the same guard, if there is one: listening sockets, and

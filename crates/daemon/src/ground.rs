@@ -55,7 +55,7 @@ impl Ground {
         }
         estate.keep_with_guard(CONTROL, listener.as_fd());
         plan.node.keeper = estate.of_node();
-        plan.node.sockets = estate.node_sockets();
+        plan.node.sockets = estate.node_sockets(plan.finds_address);
         if let Some(addr) = plan.node.sockets.as_ref().and_then(|sockets| sockets.addr().ok()) {
             let wanted = plan.node.listen;
             let any_port = plan.node.any_port || wanted.port() == 0;

@@ -18,11 +18,14 @@ use crate::guard;
 use crate::images::Images;
 use crate::keeper::custody::{Line, ONCE};
 use crate::keeper::word::{self, Heard, Word};
+use crate::request_handler::RequestHandler;
 use state::{State, VERSION};
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, ErrorKind, stdin};
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
@@ -30,6 +33,7 @@ use vfield_console::failure::{Failure, plain};
 use vfield_console::log::EVENTS;
 use vfield_console::stderr;
 use vfield_control::message::Reply;
+use vfield_control::server::Daemon as _;
 use vfield_export::nbd::Handed;
 use vfield_node::Node;
 use vfield_node::keeper::Keeper as _;
@@ -54,6 +58,21 @@ impl UpgradeOrder {
 
 /// Orders to hand over.
 pub type Upgrades = mpsc::Receiver<UpgradeOrder>;
+
+/// Pause before the next try of a node that has to move, and could not.
+const MOVE_AGAIN: Duration = Duration::from_secs(60);
+
+/// Has a successor listen where this machine is now, each time that it has no longer the address at
+/// which the node listens.
+pub async fn move_along(node: Arc<Node>, daemon: Arc<RequestHandler>) {
+    loop {
+        node.displaced().await;
+        if let Reply::Refused { fact, .. } = daemon.upgrade(None).await {
+            tracing::warn!("the node stays at an address that is lost: {fact}");
+        }
+        tokio::time::sleep(MOVE_AGAIN).await;
+    }
+}
 
 /// The line to the guard, and an order that waits for a successor.
 pub struct Handover {

@@ -195,6 +195,7 @@ async fn live(
     let _dashboard = Dashboard::start(plan.http.as_ref(), handler.clone(), console).await?;
     let server = Server::start(listen(listener)?, handler.clone());
 
+    let may_move = plan.finds_address && guard::is_guarded();
     let serving = !plan.node.serve.is_empty();
     let follow = plan.node.follow.clone();
     let names_no_image = !plan.node.names_images();
@@ -237,6 +238,9 @@ async fn live(
             following.begin(&follow, &node, &images, &mut followers).await;
             standing.follow(&node, &images, state.is_none()).await;
             followers.spawn(rubbish::keep_away(Arc::clone(&node), Arc::clone(&images)));
+            if may_move {
+                followers.spawn(handover::move_along(Arc::clone(&node), Arc::clone(&handler)));
+            }
             let running = Running {
                 node: Arc::clone(&node),
                 images: Arc::clone(&images),

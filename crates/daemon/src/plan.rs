@@ -27,6 +27,8 @@ pub type ReadVolume = fn(&Path, Volume) -> Result<Volume, Failure>;
 pub struct Plan {
     /// What the node is told.
     pub node: NodeConfig,
+    /// True if its address was found, and not given: it may be another one later.
+    pub finds_address: bool,
     /// How the images can be attached on this machine.
     pub exports: Places,
     /// Where changes to the images are kept, if they can be made.

@@ -32,6 +32,8 @@ pub struct Start<'a> {
     name: String,
     words: Vec<OsString>,
     listen: SocketAddr,
+    /// True if it is told where.
+    told: bool,
     mount: bool,
     state: Option<PathBuf>,
     passed: Option<Passed>,
@@ -79,6 +81,7 @@ impl Vfield {
             name,
             words: vec![verb.into()],
             listen,
+            told: true,
             mount: false,
             state: None,
             passed: None,
@@ -112,6 +115,13 @@ impl Start<'_> {
     #[must_use]
     pub fn listen(mut self, addr: SocketAddr) -> Self {
         self.listen = addr;
+        self
+    }
+
+    /// Lets it find out by itself where its host is.
+    #[must_use]
+    pub fn facing(mut self) -> Self {
+        self.told = false;
         self
     }
 
@@ -164,7 +174,10 @@ impl Start<'_> {
             Some(passed) => passed.command(self.host, self.program),
             None => self.host.command(self.program),
         };
-        command.args(&self.words).arg("--listen").arg(self.listen.to_string());
+        command.args(&self.words);
+        if self.told {
+            command.arg("--listen").arg(self.listen.to_string());
+        }
         command.arg("--control").arg(&control).arg("--nbd").arg(format!("unix:{}", nbd.display()));
         let mount = self.mount.then(|| dir.join(format!("{}.mnt", self.name)));
         if let Some(mount) = &mount {

@@ -307,6 +307,11 @@ impl Node {
         }
     }
 
+    /// Returns while the machine has no longer the address at which this node listens, but another.
+    pub async fn displaced(&self) {
+        self.driver.whereabouts.displaced().await;
+    }
+
     /// Its view at this moment.
     pub fn status(&self) -> Status {
         Status { tags: self.tag_status(), ..report::status(&self.driver, self.started.elapsed()) }
@@ -412,9 +417,7 @@ impl Node {
         let addrs = Arc::new(BootstrapAddrs::new(config, self.listening));
         self.spawn(Arc::clone(&addrs).follow(Arc::clone(&self.driver)));
         let entered = entry::enter(&self.driver, &addrs, patience).await;
-        if !config.bootstrap.is_empty() {
-            self.spawn(whereabouts::watch(Arc::clone(&self.driver), config.bootstrap.clone()));
-        }
+        self.spawn(whereabouts::watch(Arc::clone(&self.driver), config.bootstrap.clone()));
         let tried = match entered {
             Ok(met) => {
                 search.ask_first(met);

@@ -1,7 +1,8 @@
-//! Which address of this machine leads to another one, and whether a socket does. Sends nothing: a
-//! connected UDP socket tells which address the kernel would use.
+//! Which address of this machine leads to another one, whether a socket does, and whether the
+//! machine has an address. Sends nothing: a connected UDP socket tells which address the kernel
+//! would use.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// The address of this machine from which packets to `addr` would go.
@@ -15,6 +16,12 @@ pub fn local_towards(addr: SocketAddr) -> io::Result<IpAddr> {
     socket.local_addr().map(|addr| addr.ip())
 }
 
+/// True unless this machine certainly does not have the address.
+pub fn is_here(ip: IpAddr) -> bool {
+    let bound = UdpSocket::bind((ip, 0));
+    !bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+}
+
 /// True if a socket bound to `listen` can speak to `addr`: a socket bound to all IPv6 addresses
 /// speaks IPv4 too.
 pub fn speaks_to(listen: SocketAddr, addr: SocketAddr) -> bool {
@@ -24,6 +31,13 @@ pub fn speaks_to(listen: SocketAddr, addr: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_knows_its_own_addresses() {
+        assert!(is_here(Ipv4Addr::LOCALHOST.into()) && is_here(Ipv4Addr::UNSPECIFIED.into()));
+        // Of the networks for documents.
+        assert!(!is_here([192, 0, 2, 1].into()) && !is_here("2001:db8::1".parse().unwrap()));
+    }
 
     #[test]
     fn who_listens_on_all_addresses_of_ipv6_speaks_both() {

@@ -5,6 +5,7 @@
 
 use crate::config::NodeConfig;
 use crate::node::StartError;
+use crate::route;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -33,6 +34,11 @@ impl Sockets {
     /// If the first is no listening TCP socket.
     pub fn addr(&self) -> io::Result<SocketAddr> {
         std::net::TcpListener::from(self.tcp.try_clone()?).local_addr()
+    }
+
+    /// True if they are bound to an address that this machine no longer has: nobody reaches them.
+    pub fn are_lost(&self) -> bool {
+        self.addr().is_ok_and(|addr| !route::is_here(addr.ip()))
     }
 
     fn listen(&self) -> io::Result<(TcpListener, UdpSocket, SocketAddr)> {

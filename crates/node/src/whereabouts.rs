@@ -5,6 +5,10 @@
 //! asks a member to dial back. If that fails, the next guess is the local address of its connection
 //! to the member. A configured address is never replaced, only reported as wrong.
 //!
+//! A machine may get another address later: a lease ends, or a cable is pulled. A node that listens
+//! on all addresses announces the next one. One that listens at the lost address cannot, since its
+//! sandbox lets it open no sockets to listen. It says so, and its daemon may have a successor.
+//!
 //! A node that others cannot connect to announces that it has nothing ([`Input::Reachable`]), and
 //! asks again until they can. Other nodes may announce wrong addresses too. A node that has reached
 //! one of them elsewhere keeps that address, a detour.
@@ -13,6 +17,7 @@ use crate::driver::Driver;
 use crate::event::Event;
 use crate::gossip;
 use crate::greet::{self, GreetError, Greeted};
+use crate::route;
 use crate::segments::Carrying;
 use crate::turns::Turns;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +25,8 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
 use vfield_core::identity::{Identity, NodeId};
 use vfield_core::node::{Input, MemberView};
 use vfield_core::wire::{self, DialledBack, FrameHeader, HEADER, Kind};
@@ -32,6 +37,12 @@ const CONNECT: Duration = Duration::from_millis(3500);
 const ANSWER: Duration = Duration::from_secs(12);
 /// The pause before the first time that a node which cannot be reached asks again, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(60));
+/// How often a node looks whether its machine has the announced address: it is held for dead two
+/// seconds after it was lost.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looks in a row that miss a lost address. Programs that set up networks take addresses away for a
+/// moment.
+const MISSED: u32 = 3;
 /// Most nodes dialled back at once. A room that is switched on waits a moment, and no flood of
 /// requests makes this node dial as much.
 const AT_ONCE: usize = 16;
@@ -56,6 +67,8 @@ pub struct Whereabouts {
     /// Nodes that were logged, each with the wrong address.
     reported: Mutex<BTreeSet<(IpAddr, SocketAddr)>>,
     dialling: Semaphore,
+    /// True while the address at which this node listens is lost, and the machine has another one.
+    displaced: watch::Sender<bool>,
     /// Nodes that take turns at one address.
     pub turns: Turns,
     /// The segments that carry to others.
@@ -72,6 +85,7 @@ impl Whereabouts {
             detours: RwLock::default(),
             reported: Mutex::default(),
             dialling: Semaphore::new(AT_ONCE),
+            displaced: watch::Sender::new(false),
             turns: Turns::default(),
             carrying: Arc::default(),
         }
@@ -108,6 +122,14 @@ impl Whereabouts {
         }
     }
 
+    /// Returns while this machine has another address than the one at which this node listens.
+    pub async fn displaced(&self) {
+        let mut displaced = self.displaced.subscribe();
+        if displaced.wait_for(|displaced| *displaced).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     fn set_unreached(&self, text: Option<String>) -> Option<String> {
         std::mem::replace(&mut *self.unreached.lock().unwrap_or_else(PoisonError::into_inner), text)
     }
@@ -138,9 +160,15 @@ pub fn came_by(driver: &Arc<Driver>, local: SocketAddr) {
     if !driver.whereabouts.guessed || !alone || worse || local.ip() == me.ip() {
         return;
     }
-    let to = SocketAddr::new(local.ip(), me.port());
+    readdress(driver, local.ip());
+}
+
+/// Announces another address from now on.
+fn readdress(driver: &Arc<Driver>, ip: IpAddr) {
+    let from = driver.look(|core| core.me().addr);
+    let to = SocketAddr::new(ip, from.port());
     driver.apply(Input::Readdress(to));
-    driver.event(Event::Readdressed { from: me, to });
+    driver.event(Event::Readdressed { from, to });
 }
 
 /// Handles a member that was met at `addr`. If it announces another address and is not there, its
@@ -198,14 +226,83 @@ pub fn lost_by(driver: &Driver, from: SocketAddr, local: SocketAddr) {
     }
 }
 
-/// Finds out whether others can connect to this node, and goes on until they can.
+/// Finds out whether others can connect to this node, if it joined through any. Looks meanwhile and
+/// then whether the machine still has the announced address.
 pub async fn watch(driver: Arc<Driver>, addrs: Vec<SocketAddr>) {
-    let mut pause = AGAIN.0;
+    // A configured one may be that of a router.
+    let is_own = route::is_here(announced_ip(&driver));
+    // Others reach an origin when they join through it.
+    let mut is_reached = addrs.is_empty();
     loop {
-        if judge(&driver, &addrs).await {
-            return;
+        tokio::select! {
+            () = find_out(&driver, &addrs), if !is_reached => is_reached = true,
+            () = lose_address(&driver), if is_own => {
+                if driver.whereabouts.guessed {
+                    announce_next(&driver, &addrs).await;
+                    is_reached = false;
+                } else {
+                    regain_address(&driver, &addrs).await;
+                    if is_reached {
+                        reached(&driver);
+                    }
+                }
+            }
+            else => return,
         }
-        tokio::time::sleep(pause).await;
+    }
+}
+
+fn announced_ip(driver: &Driver) -> IpAddr {
+    driver.look(|core| core.me().addr.ip())
+}
+
+/// Returns when the machine no longer has the announced address.
+async fn lose_address(driver: &Driver) {
+    let mut missed = 0;
+    while missed < MISSED {
+        sleep(LOOK_EVERY).await;
+        missed = if route::is_here(announced_ip(driver)) { 0 } else { missed + 1 };
+    }
+}
+
+/// The address from which this machine speaks to others now, if it has a way to them.
+fn next_ip(driver: &Driver, addrs: &[SocketAddr]) -> Option<IpAddr> {
+    let known = driver.look(|core| core.some_members(MEMBERS_ASKED));
+    addrs.iter().chain(&known).find_map(|addr| route::local_towards(*addr).ok())
+}
+
+/// Announces the machine's next address as soon as it has one.
+async fn announce_next(driver: &Arc<Driver>, addrs: &[SocketAddr]) {
+    while !route::is_here(announced_ip(driver)) {
+        if let Some(ip) = next_ip(driver, addrs) {
+            readdress(driver, ip);
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Says that others cannot connect, until the machine has the address again.
+async fn regain_address(driver: &Arc<Driver>, addrs: &[SocketAddr]) {
+    let (me, whereabouts) = (announced_ip(driver), &driver.whereabouts);
+    let text = format!(
+        "this machine no longer has the address {me}, which this node announces: nobody can read your store until \
+         the address is back, or the node is started again"
+    );
+    whereabouts.set_unreached(Some(text.clone()));
+    driver.event(Event::Warning(text));
+    driver.apply(Input::Reachable(false));
+    while !route::is_here(me) {
+        whereabouts.displaced.send_replace(next_ip(driver, addrs).is_some());
+        sleep(LOOK_EVERY).await;
+    }
+    whereabouts.displaced.send_replace(false);
+}
+
+/// Asks until others can connect to this node.
+async fn find_out(driver: &Arc<Driver>, addrs: &[SocketAddr]) {
+    let mut pause = AGAIN.0;
+    while !judge(driver, addrs).await {
+        sleep(pause).await;
         pause = (pause * 2).min(AGAIN.1);
     }
 }
@@ -220,13 +317,11 @@ async fn judge(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> bool {
             return true;
         }
         let me = driver.look(|core| core.me().addr);
-        let to = SocketAddr::new(first.local.ip(), me.port());
-        if !driver.whereabouts.guessed || to == me {
+        if !driver.whereabouts.guessed || first.local.ip() == me.ip() {
             unreached(driver, &first);
             return false;
         }
-        driver.apply(Input::Readdress(to));
-        driver.event(Event::Readdressed { from: me, to });
+        readdress(driver, first.local.ip());
         match ask(driver, addr).await {
             Ok(second) if second.what == DialledBack::Reached => {
                 reached(driver);

@@ -32,6 +32,7 @@ mod limits;
 mod link_memory;
 mod local;
 mod loss;
+mod lost_addresses;
 mod moves;
 mod names;
 mod netboot;

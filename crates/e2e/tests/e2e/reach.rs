@@ -19,7 +19,7 @@ const TRIED_AGAIN: Duration = Duration::from_secs(90);
 const ELSEWHERE: &str = "198.19.77.1";
 
 /// Runs words separated by spaces on a host.
-fn on(host: &Host, line: &str) -> Result<String, LabError> {
+pub fn on(host: &Host, line: &str) -> Result<String, LabError> {
     let mut words = line.split(' ');
     run(host.command(words.next().unwrap_or_default()).args(words))
 }
@@ -60,7 +60,7 @@ fn second_card(host: &Host) -> Outcome {
 }
 
 /// On all addresses of the host.
-const ALL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 4440);
+pub const ALL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 4440);
 const ALL_V6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), 4440);
 
 /// firewalld tells senders that it rejects their packets, and a machine may know no way at all.
