@@ -37,8 +37,8 @@ const CONNECT: Duration = Duration::from_millis(3500);
 const ANSWER: Duration = Duration::from_secs(12);
 /// The pause before the first time that a node which cannot be reached asks again, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(60));
-/// How often a node looks whether its machine has the announced address: it is held for dead two
-/// seconds after it was lost.
+/// How often a node looks whether its machine has the announced address: others hold the node for
+/// dead within two seconds of a loss.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks in a row that miss a lost address. Programs that set up networks take addresses away for a
 /// moment.
@@ -265,10 +265,15 @@ async fn lose_address(driver: &Driver) {
     }
 }
 
+/// The bootstrap nodes, and some members where they can be reached.
+fn to_ask(driver: &Driver, addrs: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
+    let members = driver.look(|core| core.some_members(MEMBERS_ASKED));
+    addrs.iter().copied().chain(members.into_iter().map(|addr| driver.whereabouts.way_to(addr)))
+}
+
 /// The address from which this machine speaks to others now, if it has a way to them.
 fn next_ip(driver: &Driver, addrs: &[SocketAddr]) -> Option<IpAddr> {
-    let known = driver.look(|core| core.some_members(MEMBERS_ASKED));
-    addrs.iter().chain(&known).find_map(|addr| route::local_towards(*addr).ok())
+    to_ask(driver, addrs).find_map(|addr| route::local_towards(addr).ok())
 }
 
 /// Announces the machine's next address as soon as it has one.
@@ -309,8 +314,7 @@ async fn find_out(driver: &Arc<Driver>, addrs: &[SocketAddr]) {
 
 /// True if a node has connected to this one at its announced address.
 async fn judge(driver: &Arc<Driver>, addrs: &[SocketAddr]) -> bool {
-    let members = driver.look(|core| core.some_members(MEMBERS_ASKED));
-    for addr in addrs.iter().copied().chain(members.into_iter().map(|addr| driver.whereabouts.way_to(addr))) {
+    for addr in to_ask(driver, addrs) {
         let Ok(first) = ask(driver, addr).await else { continue };
         if first.what == DialledBack::Reached {
             reached(driver);

@@ -59,7 +59,7 @@ fn image(number: u8) -> ImageConfig {
     ImageConfig { id, names, header: header(), origin: true, capacity_bytes: 0, kept: None }
 }
 
-/// What a node says of such an image: that it has all of it, or a part of nothing.
+/// What a node says of such an image: that it is an origin, or has nothing of it yet.
 fn record(number: u64, of: u8, origin: bool) -> Record {
     let ImageConfig { id, names, header, .. } = image(of);
     signed(Record {

@@ -31,9 +31,9 @@ fn renumber(host: &Host, from: SocketAddr, to: SocketAddr) -> Outcome {
 
 /// True if this member is there, with so much in its store, hashes besides.
 fn holds(status: &Value, addr: SocketAddr, bytes: u64) -> bool {
-    let nodes = status["nodes"].as_array().into_iter().flatten();
-    let there = nodes.filter(|node| node["addr"] == addr.to_string() && node["state"] == "alive");
-    there.into_iter().any(|node| node["held_bytes"].as_u64() >= Some(bytes))
+    let is_there = |node: &Value| node["addr"] == addr.to_string() && node["state"] == "alive";
+    let mut nodes = status["nodes"].as_array().into_iter().flatten();
+    nodes.any(|node| is_there(node) && node["held_bytes"].as_u64() >= Some(bytes))
 }
 
 /// One that found its address itself has a successor under its guard, which listens elsewhere. One

@@ -297,8 +297,8 @@ fn an_added_file_is_left_to_the_next_process() -> Outcome {
     // The guard hears of it a moment later.
     let is_left = |file: &Path, left: bool| {
         let has = || {
-            let open = std::fs::read_dir(format!("/proc/{guard}/fd")).into_iter().flatten().flatten();
-            open.into_iter().any(|open| std::fs::read_link(open.path()).is_ok_and(|open| open == file))
+            let mut open = std::fs::read_dir(format!("/proc/{guard}/fd")).into_iter().flatten().flatten();
+            open.any(|open| std::fs::read_link(open.path()).is_ok_and(|open| open == file))
         };
         wait_until(&format!("the guard has {}: {left}", file.display()), AGAIN, || has() == left)
     };
