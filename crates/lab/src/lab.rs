@@ -12,10 +12,11 @@ mod zones;
 use crate::LabError;
 use crate::link::{Counters, Link};
 use crate::need::is_root;
+use crate::port;
 use crate::process::{Process, run};
 use crate::wait::Deadline;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::os::unix::process::CommandExt as _;
@@ -116,7 +117,7 @@ impl Lab {
         lab.claim = Some(claim);
         let addr = |host: usize| Ipv4Addr::new(127, 0, net, u8::try_from(host).expect("bounded by HOSTS_MAX"));
         let addrs: Vec<_> = (1..=count.min(HOSTS_MAX)).map(addr).collect();
-        let port = free_port(&addrs)?;
+        let port = port::free()?;
         lab.add_hosts(count, |index| Ok((None, SocketAddr::from((addrs[index], port)))))?;
         Ok(lab)
     }
@@ -419,23 +420,6 @@ fn claim_net(first: u8) -> Result<(u8, UnixListener), LabError> {
         }
     }
     Err(refused(std::io::ErrorKind::AddrInUse.into()))
-}
-
-/// A port that is free now on all addresses, for TCP and UDP.
-fn free_port(addrs: &[Ipv4Addr]) -> Result<u16, LabError> {
-    let refused = |source| LabError::System { what: "no port is free on all loopback addresses".to_owned(), source };
-    let mut last = std::io::ErrorKind::AddrInUse.into();
-    for _ in 0..100 {
-        let first = TcpListener::bind((addrs[0], 0)).map_err(refused)?;
-        let port = first.local_addr().map_err(refused)?.port();
-        let tcp = addrs[1..].iter().try_for_each(|&addr| TcpListener::bind((addr, port)).map(drop));
-        let udp = addrs.iter().try_for_each(|&addr| UdpSocket::bind((addr, port)).map(drop));
-        match tcp.and(udp) {
-            Ok(()) => return Ok(port),
-            Err(error) => last = error,
-        }
-    }
-    Err(refused(last))
 }
 
 /// The hardware address of a host's card.

@@ -26,6 +26,7 @@ pub mod link;
 pub mod machine;
 pub mod need;
 pub mod object_stores;
+pub mod port;
 pub mod process;
 pub mod service_manager;
 pub mod wait;

@@ -3,8 +3,9 @@
 use crate::LabError;
 use crate::daemon::Start;
 use crate::lab::Host;
+use crate::port;
 use crate::process::{Process, run};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -180,10 +181,6 @@ impl Registry {
 /// A port of a host's address that is free on loopback. In a namespace, where all ports are, it is
 /// the next one to its node's.
 pub(crate) fn free(host: &Host) -> Result<SocketAddr, LabError> {
-    let ip = host.addr().ip();
-    if host.is_apart() {
-        return Ok(SocketAddr::new(ip, host.addr().port() + 1));
-    }
-    let failed = |source| LabError::System { what: format!("listening on {ip}"), source };
-    TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr()).map_err(failed)
+    let port = if host.is_apart() { host.addr().port() + 1 } else { port::free()? };
+    Ok(SocketAddr::new(host.addr().ip(), port))
 }

@@ -184,9 +184,7 @@ fn a_read_waits_for_a_daemon_that_is_starting() {
     let bench = Bench::new();
     let image = bench.image("a.img", 1_000_000);
     // Nobody is there yet, and the node asks again.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = free.local_addr().unwrap().to_string();
-    drop(free);
+    let addr = free_port();
     let node = bench.start("c1", &["join", &addr, "--store", "all", "--listen", "127.0.0.1:0", "--retry", "forever"]);
     let read = |node: &Daemon| {
         let mut cat = vfield(&node.dir);
@@ -253,7 +251,7 @@ fn an_image_of_a_starting_daemon_is_waited_for() {
 
 /// An address at which nothing listens for the moment.
 fn free_port() -> String {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", vfield_lab::port::free().unwrap())
 }
 
 #[test]
@@ -345,7 +343,7 @@ fn what_exports_nothing_cannot_be_measured_and_what_does_can() {
     );
     assert!(said.contains("hint: start it with --nbd unix:PATH or --mount DIR"), "{said}");
 
-    let place = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = free_port();
     let served = ["serve", "a.img", "--listen", "127.0.0.1:0", "--nbd", &format!("tcp:{place}")];
     let daemon = bench.start("c1", &served);
     daemon.wait("filled");

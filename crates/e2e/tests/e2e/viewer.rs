@@ -4,17 +4,16 @@
 
 use serde_json::Value;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use vfield_e2e::field::{Field, Plan};
 use vfield_e2e::{Failed, Outcome};
-use vfield_lab::Lab;
 use vfield_lab::browser::{self, Browser};
 use vfield_lab::process::run;
-use vfield_lab::wait_until;
+use vfield_lab::{Lab, port, wait_until};
 
 const SOON: Duration = Duration::from_secs(30);
 const SCREEN: (u32, u32) = (1400, 900);
@@ -62,7 +61,7 @@ fn perfettos_viewer_shows_each_group_with_its_spans() -> Outcome {
     }
     record(&field, &site.join("trace.json"))?;
     let host = field.lab.host(0);
-    let addr = TcpListener::bind((host.addr().ip(), 0))?.local_addr()?;
+    let addr = SocketAddr::new(host.addr().ip(), port::free()?);
     let mut server = host.command("/usr/bin/python3");
     server.args(["-m", "http.server", "--bind", &addr.ip().to_string(), &addr.port().to_string(), "--directory"]);
     let _server = host.spawn("site", server.arg(&site))?;
