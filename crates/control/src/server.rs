@@ -100,7 +100,7 @@ pub trait Daemon: Send + Sync + 'static {
     fn limit(&self, image: Option<&str>, up: Option<&str>, down: Option<&str>) -> Reply;
 
     /// Reads the field keys' files again; the reply names the keys in force.
-    fn reload_keys(&self) -> Reply;
+    fn reload_keys(&self) -> Pending<'_, Reply>;
 
     /// Tells the field of a tag.
     fn tag(&self, tag: SignedTag) -> Reply;
@@ -233,7 +233,7 @@ async fn answer(
         }
         Request::Limit { up, down } => daemon.limit(None, up.as_deref(), down.as_deref()),
         Request::LimitImage { image, up, down } => daemon.limit(Some(&image), up.as_deref(), down.as_deref()),
-        Request::ReloadKeys => daemon.reload_keys(),
+        Request::ReloadKeys => daemon.reload_keys().await,
         Request::Tag(tag) => daemon.tag(tag),
         Request::Compare { image, with } => daemon.compare(&image, &with).await,
         Request::Upgrade => daemon.upgrade(file).await,

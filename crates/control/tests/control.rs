@@ -170,8 +170,8 @@ impl Daemon for Fake {
         Reply::refused(tag.text, tag.signature)
     }
 
-    fn reload_keys(&self) -> Reply {
-        Reply::Keys { ids: vec!["0a0b0c0d".to_owned()], admission: None }
+    fn reload_keys(&self) -> Pending<'_, Reply> {
+        Box::pin(ready(Reply::Keys { ids: vec!["0a0b0c0d".to_owned()], admission: None }))
     }
 
     fn drain(&self, _: Duration) -> Pending<'_, Reply> {

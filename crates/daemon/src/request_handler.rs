@@ -87,6 +87,8 @@ pub struct RequestHandler {
     control: String,
     key_files: KeyFiles,
     admission: AdmissionFiles,
+    /// Held by who reads them again.
+    reloading: Arc<tokio::sync::Mutex<()>>,
     events: Arc<Events>,
     limits: Arc<Limits>,
     orders: Arc<StandingOrders>,
@@ -112,6 +114,7 @@ impl RequestHandler {
             control: control.display().to_string(),
             key_files,
             admission,
+            reloading: Arc::default(),
             events,
             limits,
             orders,
@@ -365,8 +368,13 @@ impl Daemon for RequestHandler {
         set().unwrap_or_else(|reply: Reply| reply)
     }
 
-    fn reload_keys(&self) -> Reply {
-        self.running().map_or_else(|reply| reply, |running| self.keys_again(&running.node))
+    fn reload_keys(&self) -> Pending<'_, Reply> {
+        Box::pin(async move {
+            match self.running() {
+                Ok(running) => self.keys_again(&running.node).await,
+                Err(reply) => reply,
+            }
+        })
     }
 
     fn tag(&self, tag: SignedTag) -> Reply {

@@ -2,7 +2,9 @@
 //! neither.
 
 use super::RequestHandler;
+use crate::reload;
 use std::path::Path;
+use std::sync::Arc;
 use vfield_console::failure::Failure;
 use vfield_console::log::EVENTS;
 use vfield_control::message::Reply;
@@ -13,10 +15,15 @@ use vfield_trust::admission::Verified;
 impl RequestHandler {
     /// Reads the files of the field keys and of the admission list again. The reply names the keys
     /// and the list in force.
-    pub(super) fn keys_again(&self, node: &Node) -> Reply {
+    pub(super) async fn keys_again(&self, node: &Node) -> Reply {
         let refused = |failure: Failure| Reply::refused(failure.fact(), failure.hint_text().unwrap_or_default());
+        // One after another: an older list does not replace a later one, and a disk that stands
+        // still holds one thread, however often somebody asks.
+        let turn = Arc::clone(&self.reloading).lock_owned().await;
+        let (keys, admission) = (self.key_files.clone(), self.admission.clone());
         // Both, or neither.
-        let read = self.key_files.read().and_then(|ring| Ok((ring, self.admission.read()?)));
+        let read = move || (keys.read().and_then(|ring| Ok((ring, admission.read()?))), turn);
+        let (read, _turn) = reload::read("the field keys", read).await;
         let (ring, list) = match read {
             Ok((None, None)) => {
                 return Reply::refused("this node was started without a field key", "start it again with --field-key");

@@ -3,11 +3,13 @@
 //!
 //! An origin's other images are read, it says why this one is not, and reads go on with the disk.
 //! A member reads from others meanwhile, and has its store again with the disk. So does a node that
-//! surveys its store. A start that waits for the disk says so.
+//! surveys its store. A start or a reload that waits for the disk says so.
 //! The disk is a mount of another field. Its daemon is stopped: then reads of files on it wait in
 //! the kernel. Writes wait for a file system that is frozen.
 
+use rustix::process::Signal;
 use serde_json::Value;
+use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use vfield_lab::bytes::{MIB, random_file};
 use vfield_lab::daemon::Start;
 use vfield_lab::need::{Need, have};
 use vfield_lab::process::run;
-use vfield_lab::{Daemon, Lab, LabError, Vfield, client, daemon, wait_until};
+use vfield_lab::{Daemon, Lab, LabError, Vfield, client, daemon, process, wait_until};
 
 /// A disk stands still if no read has ended for five seconds.
 const STILL: Duration = Duration::from_secs(20);
@@ -70,11 +72,17 @@ impl Disk {
         node.store("all").args(&["--disk", stores.to_str().expect("a plain path"), "--threads", "1"])
     }
 
-    /// Writes everything to the disk, and leaves nothing of it in memory.
+    /// Writes everything to the disk, and leaves nothing of the stores in memory.
     fn forget(&self) -> Outcome {
+        let stores: io::Result<Vec<_>> = std::fs::read_dir(self.stores())?.map(|entry| Ok(entry?.path())).collect();
+        self.forget_files(&stores?)
+    }
+
+    /// Writes everything to the disk, and leaves nothing of these files in memory.
+    fn forget_files(&self, files: &[PathBuf]) -> Outcome {
         run(Command::new("sync").arg("--file-system").arg(self.tree.dir()))?;
-        for entry in std::fs::read_dir(self.stores())? {
-            client::forget(&entry?.path())?;
+        for file in files {
+            client::forget(file)?;
         }
         Ok(client::forget(&self.file)?)
     }
@@ -236,6 +244,38 @@ fn is_stuck(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let state = |text: String| text.rsplit(") ").next().is_some_and(|state| state.starts_with('D'));
     threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok()).any(state)
+}
+
+#[test]
+fn a_reload_whose_disk_stands_still_holds_up_nothing() -> Outcome {
+    if !have(&NEEDS) {
+        return Ok(());
+    }
+    let (lab, vfield) = (Lab::loopback(3)?, vfield());
+    let image = random_file(&lab.dir().join("room.img"), 6 * MIB, 1)?;
+    let mut disk = Disk::of(&lab, &vfield, MIB)?;
+    let keys = disk.tree.dir().join("field.keys");
+    run(Command::new(vfield.path()).args(["key", "new"]).arg(&keys))?;
+    let with_keys = ["--field-key", keys.to_str().expect("a plain path"), "--threads", "1"];
+    let mut origin = vfield.serve(lab.host(2), &[&image]).args(&with_keys).name("origin").ready()?;
+    disk.forget_files(&[keys])?;
+    disk.mount.process_mut().freeze();
+    let mut asked = origin.ask_to(&["key", "reload"]);
+    let reloaded = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&mut asked));
+        process::signal(origin.process().pid(), Signal::HUP);
+        let said = origin.says("not reloaded yet: no answer for 5 s from the disk of the field keys", STILL);
+        let read = client::compare_nbd(lab.host(2), &origin.uri(""), &image);
+        let waits = !waiting.is_finished();
+        disk.mount.process_mut().thaw();
+        let reloaded = waiting.join().expect("a client does not panic");
+        said.and(read)?;
+        assert!(waits, "the keys were read without the disk");
+        reloaded
+    })?;
+    origin.says(&format!("reloaded: field keys {}", reloaded.trim()), STILL)?;
+    drop(origin);
+    Ok(disk.tree.unmount()?)
 }
 
 /// A machine without a store can have nothing on its disk that others need.

@@ -17,7 +17,7 @@ use super::slot::{Form, Slot};
 use super::slots::Slots;
 use super::sparse_file::SparseFile;
 use super::{Pin, Store, StoreError};
-use crate::apart;
+use crate::apart::{self, EndsApart};
 use crate::cache::{Cache, out_of_whole_chunks};
 use crate::disk_reads::{self, DiskReads};
 use bytes::Bytes;
@@ -34,7 +34,8 @@ use vfield_core::image::{Geometry, ImageId};
 
 /// The part of a store that lies on a disk.
 pub struct OnDisk {
-    file: SparseFile,
+    /// A removed file's room is freed when it is closed, which takes long for a large one.
+    file: EndsApart<SparseFile>,
     /// The hash of each chunk of data in the file, by its number.
     hashes: SparseFile,
     cache: Cache,
@@ -77,7 +78,7 @@ impl OnDisk {
         Ok(Self {
             in_memory: disk_reads::is_on_tmpfs(file.fd()),
             reads: OnceLock::new(),
-            file,
+            file: EndsApart::new(file),
             hashes: SparseFile::new(geometry.data_chunks() * HASH_BYTES as u64)?,
             cache: Cache::new(geometry.header().chunk_size()),
             spoiled: Marked::default(),
@@ -85,7 +86,7 @@ impl OnDisk {
         })
     }
 
-    pub(super) const fn file(&self) -> &SparseFile {
+    pub(super) fn file(&self) -> &SparseFile {
         &self.file
     }
 
