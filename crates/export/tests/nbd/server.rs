@@ -55,21 +55,30 @@ async fn what_cannot_be_bound_is_named() -> Test {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_beyond_the_limit_and_slow_ones_are_turned_away() -> Test {
-    let served = serve_with(&[Image::new("a", 512)], |server| {
-        server.with_limits(limits(|limits| {
-            limits.connections = 2;
-            limits.handshake = Duration::from_millis(50);
-        }))
-    });
-    let mut first = served.connect();
+async fn clients_beyond_the_limit_are_turned_away() -> Test {
+    let served =
+        serve_with(&[Image::new("a", 512)], |server| server.with_limits(limits(|limits| limits.connections = 2)));
+    let (mut first, mut second) = (served.connect(), served.connect());
     first.go(SIMPLE);
-    let mut slow = served.connect();
-    assert_eq!(slow.receive(18).len(), 18);
+    assert_eq!(second.receive(18).len(), 18);
     assert!(served.connect().rest().is_empty());
-    assert!(slow.rest().is_empty());
+    drop(second);
     served.until_connected(1).await;
     served.connect().go(SIMPLE);
+    served.serving.shutdown().await;
+    Ok(())
+}
+
+/// Honest clients are slow on a busy machine: none of them has to meet so short a bound.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_handshake_keeps_no_place() -> Test {
+    let served = serve_with(&[Image::new("a", 512)], |server| {
+        server.with_limits(limits(|limits| limits.handshake = Duration::from_millis(50)))
+    });
+    let mut slow = served.connect();
+    assert_eq!(slow.receive(18).len(), 18);
+    assert!(slow.rest().is_empty());
+    served.until_connected(0).await;
     served.serving.shutdown().await;
     Ok(())
 }
@@ -190,7 +199,8 @@ async fn a_shutdown_does_not_wait_for_ever() -> Test {
     let image = Image::new("a", 8 << 20);
     image.change(|gaps| gaps.missing = [1].into());
     let served = serve_with(std::slice::from_ref(&image), |server| {
-        server.with_limits(limits(|limits| limits.grace = Duration::from_millis(50)))
+        // On a busy machine the server itself takes some time to answer the client that waits.
+        server.with_limits(limits(|limits| limits.grace = Duration::from_millis(500)))
     });
     let (mut waiting, mut deaf) = (served.connect(), served.connect());
     waiting.go(STRUCTURED);
