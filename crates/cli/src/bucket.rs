@@ -33,6 +33,7 @@ pub fn publish(options: &PublishOptions, volume: Volume) -> Result<(), Failure> 
         return Err(Failure::usage("--keep: an object has no versions").hint(words::FORMS));
     }
     let console = log::start(Style::choose(false, volume), volume);
+    source_file::remark(&options.file).iter().for_each(|remark| console.warn(remark));
     let source = Arc::new(Hashed::new(&options.file, chunk_size, &console)?);
     let progress = console.bars.add(bar("publishing", &options.file.display().to_string(), source.length_bytes()));
     let told = |done, total| {

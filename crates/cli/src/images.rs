@@ -44,6 +44,7 @@ pub fn send_file(
     control: Option<&Path>,
 ) -> Result<Client, Failure> {
     source_file::check(path)?;
+    source_file::remark(path).iter().for_each(|remark| output::say(&clean(remark)));
     let failed = |error: std::io::Error| {
         Failure::failed(format!("{}: {}", path.display(), plain(&error)))
             .hint("the file must be readable for the user who runs vfield")

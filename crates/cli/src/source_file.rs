@@ -1,11 +1,12 @@
-//! Files to be served: reasons to refuse a file before it is hashed.
+//! Files to be served: reasons to refuse a file before it is hashed, and remarks.
 
 use std::fs::File;
-use std::io::{ErrorKind, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use vfield_console::failure::{Failure, plain};
 use vfield_daemon::values::image::ImageName;
+use vfield_node::origin::wrapping::{self, HEAD_BYTES};
 
 /// Refuses a path that cannot be an image: missing, unreadable, a directory, a pipe, empty.
 pub fn check(path: &Path) -> Result<(), Failure> {
@@ -35,6 +36,14 @@ pub fn check(path: &Path) -> Result<(), Failure> {
         return Err(refuse("empty, there is nothing to serve").hint("an image has at least one byte"));
     }
     Ok(())
+}
+
+/// A remark about a file that is hardly meant to be read as it is.
+pub fn remark(path: &Path) -> Option<String> {
+    let mut head = Vec::new();
+    // A file that cannot be read is refused elsewhere.
+    File::open(path).ok()?.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    wrapping::remark(&path.file_name()?.to_string_lossy(), &head)
 }
 
 fn trimmed(path: &Path) -> String {

@@ -27,6 +27,7 @@ mod read;
 pub mod tree_file;
 mod walk;
 mod watcher;
+pub mod wrapping;
 
 use crate::cache::Cache;
 use crate::disk_reads::DiskReads;

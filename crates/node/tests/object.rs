@@ -128,18 +128,17 @@ fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-async fn published(memory: &Arc<Memory>) -> Result<PublishedObject, PublishError> {
-    let store = Arc::new(Shared(Arc::clone(memory)));
-    publish(
-        &ServeObject { store, chunk_size: None, rehash: false, cache_bytes: CACHE_BYTES },
-        "image".to_owned(),
-        &|_| {},
-    )
-    .await
+/// With the remarks about it.
+async fn published(memory: &Arc<Memory>) -> Result<(PublishedObject, Vec<String>), PublishError> {
+    let (store, remarks) = (Arc::new(Shared(Arc::clone(memory))), Mutex::new(Vec::new()));
+    let serve = ServeObject { store, chunk_size: None, rehash: false, cache_bytes: CACHE_BYTES };
+    let remark = |remark| remarks.lock().unwrap().push(remark);
+    let published = publish(&serve, "image".to_owned(), &|_| {}, &remark).await?;
+    Ok((published, remarks.into_inner().unwrap()))
 }
 
 async fn origin(memory: &Arc<Memory>) -> Arc<ObjectOrigin> {
-    published(memory).await.unwrap().origin
+    published(memory).await.unwrap().0.origin
 }
 
 /// All chunks, one after the other.
@@ -200,10 +199,22 @@ fn who_reads_here_and_there_reads_short_pieces_and_who_stays_reads_runs() {
 fn without_hashes_all_is_read_and_the_id_is_the_same() {
     runtime().block_on(async {
         let (bare, with) = (store(Vec::new()), store(hashes(&image())));
-        let bare = published(&bare).await.unwrap();
-        assert_eq!((bare.tree, bare.remark), (None, None));
+        let (bare, remarks) = published(&bare).await.unwrap();
+        assert_eq!((bare.tree, remarks), (None, Vec::new()));
         assert_eq!(bare.origin.id(), origin(&with).await.id());
         assert!(read_all(&bare.origin).await == image());
+    });
+}
+
+#[test]
+fn an_object_with_a_disk_in_it_is_served_and_a_remark_says_so() {
+    runtime().block_on(async {
+        let memory = store(Vec::new());
+        memory.image.lock().unwrap().splice(..4, *b"QFI\xfb");
+        let (published, remarks) = published(&memory).await.unwrap();
+        let [remark] = &remarks[..] else { panic!("{remarks:?}") };
+        assert!(remark.starts_with("image is in the format QCOW2"), "{remark}");
+        assert!(read_all(&published.origin).await == *memory.image.lock().unwrap());
     });
 }
 
@@ -221,8 +232,8 @@ fn hashes_of_other_bytes_are_not_used() {
             (longer, "an image of"),
             (b"none at all, but of some length".repeat(9), "no tree"),
         ] {
-            let published = published(&store(hashes)).await.unwrap();
-            let remark = published.remark.unwrap();
+            let (published, remarks) = published(&store(hashes)).await.unwrap();
+            let [remark] = &remarks[..] else { panic!("{remarks:?}") };
             assert!(remark.contains(says) && published.tree.is_none(), "{remark}");
             assert!(read_all(&published.origin).await == image());
         }

@@ -224,7 +224,7 @@ fn hashes_of_another_image_are_refused() {
         let serve = async || {
             let store = Arc::new(packed(&memory, "prod"));
             let serve = ServeObject { store, chunk_size: None, rehash: true, cache_bytes: 0 };
-            let published = publish_object(&serve, "image".to_owned(), &|_| {}).await;
+            let published = publish_object(&serve, "image".to_owned(), &|_| {}, &|_| {}).await;
             published.map(|published| published.origin.id()).map_err(|error| error.to_string())
         };
         assert_eq!(serve().await, Ok(image.id()));

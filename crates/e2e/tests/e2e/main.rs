@@ -61,4 +61,5 @@ mod upgrades;
 mod versions;
 mod viewer;
 mod waiting;
+mod wrapped;
 mod zones;

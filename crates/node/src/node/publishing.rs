@@ -99,8 +99,9 @@ fn publish_file(
     let tree = origin.kept_tree().map(|tree| tree.display().to_string());
     reports.published(&origin.id().to_string(), origin.header().length_bytes(), tree);
     if let Some(Err(why)) = serve.kept.as_ref().map(|kept| kept.keep(&origin)) {
-        (reports.events)(Event::Warning(why));
+        reports.remark(why);
     }
+    origin.remark().into_iter().for_each(|remark| reports.remark(remark));
     Ok(origin)
 }
 
@@ -109,10 +110,10 @@ async fn publish_object(
     serve: &publish::ServeObject,
     reports: Reports<impl Fn(u64) + Send + Sync>,
 ) -> Result<Source, PublishError> {
-    let published = publish::publish(serve, reports.image.clone(), &|progress| reports.progress(progress)).await?;
-    let publish::PublishedObject { origin, tree, remark } = published;
+    let (progress, remark) = (|progress| reports.progress(progress), |remark| reports.remark(remark));
+    let published = publish::publish(serve, reports.image.clone(), &progress, &remark).await?;
+    let publish::PublishedObject { origin, tree } = published;
     reports.published(&origin.id().to_string(), origin.tree().geometry().header().length_bytes(), tree);
-    remark.into_iter().for_each(|remark| (reports.events)(Event::Warning(remark)));
     Ok(Source::Object(origin))
 }
 
@@ -136,6 +137,10 @@ impl<P: Fn(u64)> Reports<P> {
         *last = Instant::now();
         let (done_bytes, total_bytes) = (progress.position_bytes, progress.length_bytes);
         (self.events)(Event::Hashing { image: self.image.clone(), done_bytes, total_bytes });
+    }
+
+    fn remark(&self, remark: String) {
+        (self.events)(Event::Warning(remark));
     }
 
     fn published(&self, id: &str, size_bytes: u64, tree: Option<String>) {

@@ -11,6 +11,7 @@ use super::compared::Compared;
 use super::layout::Layout;
 use crate::apart;
 use crate::origin::tree_file::Head;
+use crate::origin::wrapping::{self, HEAD_BYTES};
 use crate::origin::{Progress, PublishError};
 use bytes::Bytes;
 use std::path::PathBuf;
@@ -56,18 +57,17 @@ pub struct ServeObject {
     pub cache_bytes: u64,
 }
 
-/// A published object, and what a person should know.
+/// A published object.
 #[derive(Debug)]
 pub struct PublishedObject {
     /// It is served from now on.
     pub origin: Arc<ObjectOrigin>,
     /// The address of the hashes, if those beside it are used.
     pub tree: Option<String>,
-    /// Why they are not.
-    pub remark: Option<String>,
 }
 
-/// Publishes an object under this name. `progress` is told how far hashing is.
+/// Publishes an object under this name. `progress` is told how far hashing is, and `remark` what a
+/// person should know before that.
 ///
 /// # Errors
 /// If it cannot be opened or read, or changes while it is read.
@@ -75,11 +75,11 @@ pub async fn publish(
     serve: &ServeObject,
     name: String,
     progress: &(dyn Fn(Progress) + Sync),
+    remark: &(dyn Fn(String) + Sync),
 ) -> Result<PublishedObject, PublishError> {
     let address = serve.store.address();
     let failed = |error: ObjectError| PublishError::Object { address: address.to_owned(), why: error.to_string() };
     let object: Arc<dyn Object> = Arc::from(patiently(|| serve.store.open("")).await.map_err(failed)?);
-    let mut remark = None;
     let named = serve.store.image().map(ImageId);
     if !serve.rehash || named.is_some() {
         match beside(serve, &*object).await {
@@ -98,19 +98,22 @@ pub async fn publish(
                 }
                 // A named image has its hashes wherever its store keeps them.
                 let tree = if named.is_some() { address.to_owned() } else { format!("{address}{SUFFIX}") };
-                return Ok(PublishedObject { origin, tree: Some(tree), remark });
+                return Ok(PublishedObject { origin, tree: Some(tree) });
             }
             Ok(None) => {}
-            Err(why) => remark = Some(format!("{address}{SUFFIX} is not used, and all of the image is read: {why}")),
+            Err(why) => remark(format!("{address}{SUFFIX} is not used, and all of the image is read: {why}")),
         }
     }
+    let head = Extent::from(0..HEAD_BYTES.min(object.length_bytes()));
+    let head = patiently(|| object.read(head)).await.map_err(failed)?;
+    wrapping::remark(&name, &head).into_iter().for_each(remark);
     let chunk_size = serve.chunk_size.unwrap_or(ChunkSize::DEFAULT);
     let (id, tree) = hash(&object, chunk_size, progress).await.map_err(failed)?;
     if object.changed().is_some() {
         return Err(PublishError::ChangedWhileHashing(PathBuf::from(address)));
     }
     let origin = ObjectOrigin::new(object, address, name, (id, tree), serve.cache_bytes);
-    Ok(PublishedObject { origin, tree: None, remark })
+    Ok(PublishedObject { origin, tree: None })
 }
 
 /// The hashes beside an object, and the run that was compared with them; `None` if there are none.
