@@ -16,6 +16,7 @@ use crate::port;
 use crate::process::{Process, run};
 use crate::wait::Deadline;
 use std::collections::BTreeMap;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
@@ -49,6 +50,8 @@ const TCP_AS_DEBIAN: &str = "cd /proc/sys/net
 /// Where the kernel keeps the bounds of its one table of neighbours: from where it tidies up, and
 /// how many it has at most.
 const ARP_BOUNDS: [&str; 3] = ["gc_thresh1", "gc_thresh2", "gc_thresh3"];
+/// Longer than a storm takes, whose lab has that table.
+const TABLE_WAIT: Duration = Duration::from_secs(600);
 
 /// Distinguishes the labs of one process.
 static LABS: AtomicU32 = AtomicU32::new(0);
@@ -59,8 +62,9 @@ pub struct Lab {
     hosts: Vec<Host>,
     /// What connects the switches of zones.
     core: Option<Switch>,
-    /// Of its part of the loopback addresses.
-    claim: Option<UnixListener>,
+    /// As long as they are open, something of the machine is this lab's alone: a part of the
+    /// loopback addresses, or the kernel's table of neighbours.
+    claims: Vec<UnixListener>,
     dir: PathBuf,
     janitor: Child,
     /// `Some` until the lab is dropped; closing it starts the janitor.
@@ -114,7 +118,7 @@ impl Lab {
         let nth = lab.tag().rsplit('-').next().and_then(|nth| nth.parse::<u32>().ok()).unwrap_or_default();
         let [.., first] = nth.to_be_bytes();
         let (net, claim) = claim_net(first)?;
-        lab.claim = Some(claim);
+        lab.claims.push(claim);
         let addr = |host: usize| Ipv4Addr::new(127, 0, net, u8::try_from(host).expect("bounded by HOSTS_MAX"));
         let addrs: Vec<_> = (1..=count.min(HOSTS_MAX)).map(addr).collect();
         let port = port::free()?;
@@ -138,7 +142,7 @@ impl Lab {
         std::fs::create_dir(&dir).map_err(LabError::at(&dir))?;
         let mut janitor = janitor(&dir).stdin(Stdio::piped()).spawn().map_err(LabError::at(Path::new("sh")))?;
         let lifeline = janitor.stdin.take();
-        Ok(Self { hosts: Vec::new(), core: None, claim: None, dir, janitor, lifeline })
+        Ok(Self { hosts: Vec::new(), core: None, claims: Vec::new(), dir, janitor, lifeline })
     }
 
     fn add_hosts(
@@ -256,19 +260,22 @@ impl Lab {
 
     /// Lets the kernel remember more neighbours until the lab is dropped. Its table is shared by
     /// all namespaces, so some fifty hosts who all talk to each other overflow the usual 1024
-    /// entries, which never happens to real machines.
+    /// entries, which never happens to real machines. Waits for another lab that did so. Returns
+    /// how many there could be before.
     ///
     /// # Errors
-    /// If this user may not.
-    pub fn arp_table(&self, entries: u64) -> Result<(), LabError> {
+    /// If this user may not, or the other lab does not end.
+    pub fn arp_table(&mut self, entries: u64) -> Result<u64, LabError> {
+        self.claims.push(claim_table()?);
         let bounds = Path::new("/proc/sys/net/ipv4/neigh/default");
         let old: Result<Vec<_>, _> = ARP_BOUNDS
             .iter()
             .map(|name| std::fs::read_to_string(bounds.join(name)).map_err(LabError::at(&bounds.join(name))))
             .collect();
         let old = old?;
-        if old[2].trim().parse::<u64>().is_ok_and(|most| most >= entries) {
-            return Ok(());
+        let most = old[2].trim().parse().unwrap_or_default();
+        if most >= entries {
+            return Ok(most);
         }
         // The janitor puts these back.
         let kept = self.dir.join("arp-table");
@@ -277,7 +284,7 @@ impl Lab {
             let path = bounds.join(name);
             std::fs::write(&path, bound.to_string()).map_err(LabError::at(&path))?;
         }
-        Ok(())
+        Ok(most)
     }
 }
 
@@ -412,14 +419,27 @@ fn scratch_root() -> PathBuf {
 fn claim_net(first: u8) -> Result<(u8, UnixListener), LabError> {
     let refused = |source| LabError::System { what: "no part of the loopback addresses is free".to_owned(), source };
     for net in (0..=u8::MAX).map(|step| first.wrapping_add(step)) {
-        let name = UnixAddr::from_abstract_name(format!("vfield-lab-127.0.{net}")).map_err(refused)?;
-        match UnixListener::bind_addr(&name) {
-            Ok(claim) => return Ok((net, claim)),
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(refused(error)),
+        if let Some(claim) = claim(&format!("127.0.{net}")).map_err(refused)? {
+            return Ok((net, claim));
         }
     }
     Err(refused(std::io::ErrorKind::AddrInUse.into()))
+}
+
+/// The kernel's table of neighbours, once no other lab of this machine has it.
+fn claim_table() -> Result<UnixListener, LabError> {
+    let failed = |source| LabError::System { what: "claiming the table of neighbours".to_owned(), source };
+    Deadline::after(TABLE_WAIT).poll("the table of neighbours is another lab's", || claim("neighbours").map_err(failed))
+}
+
+/// A socket by which something of this machine is one lab's as long as it is open; `None` if it is
+/// another's.
+fn claim(thing: &str) -> io::Result<Option<UnixListener>> {
+    match UnixListener::bind_addr(&UnixAddr::from_abstract_name(format!("vfield-lab-{thing}"))?) {
+        Ok(claim) => Ok(Some(claim)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The hardware address of a host's card.

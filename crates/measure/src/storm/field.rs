@@ -62,7 +62,7 @@ enum Origin {
 impl<'a> Field<'a> {
     /// Lays out the hosts, makes an image, and starts its origin.
     pub(super) fn lay_out(plan: &'a Plan, programs: &'a Programs, seed: u64) -> Result<Self, LabError> {
-        let lab = Lab::namespaces_with(1 + plan.hosts_max(), |host| plan.link(host))?;
+        let mut lab = Lab::namespaces_with(1 + plan.hosts_max(), |host| plan.link(host))?;
         lab.tcp_as_debian()?;
         if let Some(entries) = plan.arp_table {
             lab.arp_table(entries)?;
