@@ -5,6 +5,7 @@
 //! so that it can be started again without a reader's noticing.
 
 use crate::args::{FileSystem, MountOptions};
+use crate::source_file;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vfield_console::failure::{Failure, plain};
@@ -93,7 +94,11 @@ fn explain(error: &MountError) -> Failure {
         MountError::Image { path, source } => {
             (format!("{}: {}", path.display(), plain(source)), "root has to be able to read it: is the daemon root's?")
         }
-        MountError::NoFileSystem { .. } => (error.to_string(), "name it with --type, or mount the image by hand"),
+        MountError::NoFileSystem { path } => {
+            let usual = "name it with --type, or mount the image by hand";
+            let remark = source_file::remark(path).map(|remark| clean(&remark));
+            return Failure::failed(error.to_string()).hint(remark.unwrap_or_else(|| usual.to_owned()));
+        }
         MountError::Refused { what, path, source } => (
             format!("{what} {}: {}", path.display(), plain(source)),
             "it needs root, and a kernel with the file system",
@@ -110,5 +115,24 @@ const fn kind(typed: FileSystem) -> Kind {
         FileSystem::Xfs => Kind::Xfs,
         FileSystem::Btrfs => Kind::Btrfs,
         FileSystem::Iso9660 => Kind::Iso9660,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_with_a_disk_in_it_has_no_file_system_and_the_hint_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("viver.qcow2");
+        let hint = || {
+            let failure = explain(&MountError::NoFileSystem { path: path.clone() });
+            failure.hint_text().unwrap().to_owned()
+        };
+        std::fs::write(&path, "no disk at all").unwrap();
+        assert!(hint().contains("--type"), "{}", hint());
+        std::fs::write(&path, b"QFI\xfb").unwrap();
+        assert!(hint().starts_with("viver.qcow2 is in the format QCOW2"), "{}", hint());
     }
 }
