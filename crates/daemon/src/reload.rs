@@ -9,12 +9,10 @@ use super::request_handler::RequestHandler;
 use super::signals::Instruction;
 use crate::plan::{Plan, ReadVolume};
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use vfield_console::failure::Failure;
 use vfield_console::log::{Console, EVENTS, Level};
 use vfield_console::volume::Volume;
@@ -49,13 +47,13 @@ const SAID_AFTER: Duration = Duration::from_secs(5);
 
 /// Reads something again on a thread that may wait for a disk. If that takes long, it is said.
 pub async fn read<T: Send + 'static>(what: &str, read: impl FnOnce() -> T + Send + 'static) -> T {
-    let mut reading = pin!(apart::run(read));
-    if let Ok(read) = timeout(SAID_AFTER, &mut reading).await {
-        return read;
-    }
     let after = SAID_AFTER.as_secs();
-    tracing::warn!("not reloaded yet: no answer for {after} s from the disk of {what}; all is as it was until then");
-    reading.await
+    let tell = || {
+        tracing::warn!(
+            "not reloaded yet: no answer for {after} s from the disk of {what}; all is as it was until then"
+        );
+    };
+    apart::run_or_tell(SAID_AFTER, tell, read).await
 }
 
 impl Reloader {

@@ -261,7 +261,7 @@ impl Lab {
     /// Lets the kernel remember more neighbours until the lab is dropped. Its table is shared by
     /// all namespaces, so some fifty hosts who all talk to each other overflow the usual 1024
     /// entries, which never happens to real machines. Waits for another lab that did so. Returns
-    /// how many there could be before.
+    /// how many there could be before. To be called once.
     ///
     /// # Errors
     /// If this user may not, or the other lab does not end.

@@ -1,7 +1,10 @@
 //! Work that takes long, or that waits for a disk, apart from the tasks that answer others.
 
 use std::ops::Deref;
+use std::pin::pin;
+use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::timeout;
 
 /// Does some work on a thread that may wait. Once begun it goes on if the future is dropped. Needs
 /// a Tokio runtime.
@@ -11,6 +14,23 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+/// The same, and tells if that takes longer than `long`, as it does while a disk stands still.
+///
+/// # Panics
+/// If the work does.
+pub async fn run_or_tell<T: Send + 'static>(
+    long: Duration,
+    tell: impl FnOnce(),
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let mut working = pin!(run(work));
+    if let Ok(done) = timeout(long, &mut working).await {
+        return done;
+    }
+    tell();
+    working.await
 }
 
 /// Does something on this thread that may wait for a disk. Other tasks of the thread go on

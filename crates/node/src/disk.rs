@@ -21,7 +21,6 @@ use rustix::io::{Errno, pwrite};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -198,13 +197,11 @@ fn in_order() -> mpsc::UnboundedSender<Change> {
 /// Has something done that the start waits for, on a thread that may wait for a disk. If that takes
 /// long, it is said.
 async fn patiently<T: Send + 'static>(dir: &Path, events: &EventSink, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let mut working = pin!(apart::run(work));
-    if let Ok(done) = timeout(STILL, &mut working).await {
-        return done;
-    }
-    let (dir, still) = (dir.display(), STILL.as_secs());
-    events(Event::Warning(format!("the disk of {dir} has not answered for {still} s; the start waits for it")));
-    working.await
+    let tell = || {
+        let (dir, still) = (dir.display(), STILL.as_secs());
+        events(Event::Warning(format!("the disk of {dir} has not answered for {still} s; the start waits for it")));
+    };
+    apart::run_or_tell(STILL, tell, work).await
 }
 
 fn unlink(dir: &OwnedFd, name: &str) {
